@@ -1,0 +1,61 @@
+"""What can go wrong above the workers. Every text is one sentence: what is wrong, what to do.
+
+PodiumError
+├── PlanError       a plan that cannot be read or is not allowed; `rule` says why
+├── QuestionError   a question, file or argument that cannot be used; `field` says which
+├── PoolError       no worker left to do the work, or an unknown one was named
+├── StepError       a step that cannot be run (unknown, not ready, already running)
+├── RunError        a run that cannot do what was asked of it (unknown, running elsewhere)
+├── StoreError      the ledger cannot be opened, read or written
+└── SettingsError   the configuration is wrong
+"""
+
+from typing import ClassVar, Literal
+
+PlanRule = Literal[
+    "not_found", "decode", "shape", "length", "worker", "subtask", "access", "empty", "too_long"
+]
+
+
+class PodiumError(Exception):
+    """An expected failure: its text may be shown to any user or model."""
+
+    code: ClassVar[str] = "podium"
+
+
+class PlanError(PodiumError):
+    """A plan that cannot be read or is not allowed."""
+
+    code = "plan"
+
+    def __init__(self, rule: PlanRule, message: str) -> None:
+        super().__init__(message)
+        self.rule = rule
+
+
+class QuestionError(PodiumError):
+    code = "question"
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+
+
+class PoolError(PodiumError):
+    code = "pool"
+
+
+class StepError(PodiumError):
+    code = "step"
+
+
+class RunError(PodiumError):
+    code = "run"
+
+
+class StoreError(PodiumError):
+    code = "store"
+
+
+class SettingsError(PodiumError):
+    code = "settings"

@@ -1,0 +1,1 @@
+"""Learning and measuring. The server works with this package deleted."""

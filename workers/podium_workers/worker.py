@@ -1,0 +1,185 @@
+"""The seam between Podium and models: a `Worker` answers a `Prompt` with a `Reply`.
+
+A worker learns about the world above only through `Call`, which the server implements on its
+ledger; so a worker knows neither plans nor storage.
+"""
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+FinishReason = Literal["stop", "length"]
+"""Why a usable reply ended. Filtered, empty and broken ones are errors, not replies."""
+
+
+class Frozen(BaseModel):
+    """Base of all data that crosses a boundary: immutable, unknown fields refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Usage(Frozen):
+    """Tokens and money of one or more calls. Tokens are counts; money is US dollars."""
+
+    input_tokens: int = 0
+    """All prompt tokens, cached ones included."""
+    cached_tokens: int = 0
+    """The part of `input_tokens` that the provider read from its cache."""
+    output_tokens: int = 0
+    """All generated tokens, reasoning included."""
+    reasoning_tokens: int = 0
+    """The part of `output_tokens` that was reasoning."""
+    cost_usd: float | None = 0.0
+    """Price in US dollars; None when a price is unknown (never shown as zero)."""
+
+    def __add__(self, other: "Usage") -> "Usage":
+        unknown = self.cost_usd is None or other.cost_usd is None
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            cost_usd=None if unknown else (self.cost_usd or 0.0) + (other.cost_usd or 0.0),
+        )
+
+
+class Price(Frozen):
+    """US dollars per million tokens."""
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+    cached_input: float | None = Field(default=None, ge=0)
+    """Price of cached input; the full input price when not given."""
+
+    def cost(self, usage: Usage) -> float:
+        """The price of *usage* in US dollars; each token is priced once."""
+        cached_rate = self.input if self.cached_input is None else self.cached_input
+        fresh = usage.input_tokens - usage.cached_tokens
+        total = fresh * self.input + usage.cached_tokens * cached_rate
+        return (total + usage.output_tokens * self.output) / 1_000_000
+
+
+class Message(Frozen):
+    role: Literal["system", "user", "assistant"]
+    text: str
+
+
+class Prompt(Frozen):
+    """What a worker is given: messages in order."""
+
+    messages: tuple[Message, ...]
+
+    @classmethod
+    def of(cls, text: str, *, system: str = "") -> "Prompt":
+        """One user message, behind an optional system message."""
+        head = (Message(role="system", text=system),) if system else ()
+        return cls(messages=(*head, Message(role="user", text=text)))
+
+    @property
+    def characters(self) -> int:
+        return sum(len(message.text) for message in self.messages)
+
+
+class ModelSettings(Frozen):
+    """How a reply is generated. Unset means the provider's default."""
+
+    max_output_tokens: int | None = Field(default=None, ge=1)
+    temperature: float | None = Field(default=None, ge=0)
+    seed: int | None = None
+    response_schema: dict[str, JsonValue] | None = None
+    """JSON Schema that the reply must satisfy; adapters use the provider's structured output."""
+
+
+class WorkerCard(Frozen):
+    """What is known of a worker: shown to the conductor, to users and in receipts."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+    """The name that plans and arguments use."""
+    kind: str
+    """How it is reached: local, openai, anthropic, scripted."""
+    model: str
+    where: Literal["local", "hosted"]
+    """Whether prompts stay on this machine."""
+    context_window: int = Field(ge=256)
+    """Tokens of prompt and reply together."""
+    max_output_tokens: int = Field(default=2048, ge=1)
+    """Tokens that a reply may have at most."""
+    price: Price | None = None
+    """None when unknown; local models cost nothing."""
+    good_at: str = ""
+    """One line for the conductor: what this worker does well and what it does not."""
+    role: str = ""
+    """Standing instructions, sent as the system message of every prompt."""
+    parallel: int = Field(default=4, ge=1)
+    """Calls at the same time."""
+
+    def priced(self, usage: Usage) -> Usage:
+        """*usage* with its cost filled in from this card's price."""
+        cost = self.price.cost(usage) if self.price else None
+        return usage.model_copy(update={"cost_usd": cost})
+
+
+class Reply(Frozen):
+    """A usable reply: text that is not empty."""
+
+    text: str = Field(min_length=1)
+    usage: Usage
+    model: str
+    """The model as the provider names it."""
+    finish_reason: FinishReason = "stop"
+    reasoning: str = ""
+    """Reasoning text when the provider shows it; recorded, never given to another worker."""
+
+
+class Attempt(Protocol):
+    """One request to a provider, as the ledger sees it."""
+
+    async def sent(self, request_id: str) -> None:
+        """Record the provider's own id of this request, before its reply is waited for."""
+        ...
+
+    async def usage(self, usage: Usage) -> None:
+        """Record what was used so far; called again when more is known."""
+        ...
+
+    async def settle(self, reply: Reply) -> None:
+        """Record the finished request: durable when this returns."""
+        ...
+
+
+class Call(Protocol):
+    """What a worker may ask of the server during one `reply`; implemented on the ledger."""
+
+    @property
+    def deadline(self) -> float:
+        """When the call must have ended, on `anyio.current_time()`'s clock; inf for never."""
+        ...
+
+    @property
+    def resume_id(self) -> str | None:
+        """A provider's id of an earlier request of this call, to attach to; None for a new one."""
+        ...
+
+    def attempt(self, request: Mapping[str, JsonValue]) -> AbstractAsyncContextManager[Attempt]:
+        """Open one paid request: reserve before, record *request* (without secrets), settle.
+
+        A `WorkerError` or a cancellation that leaves the block is recorded with the attempt.
+        """
+        ...
+
+
+class Worker(Protocol):
+    """Carries out one subtask."""
+
+    @property
+    def card(self) -> WorkerCard: ...
+
+    async def reply(self, prompt: Prompt, settings: ModelSettings, call: Call) -> Reply:
+        """Answer *prompt*.
+
+        Raises:
+            WorkerError: no usable reply; the class says at which boundary.
+        """
+        ...
