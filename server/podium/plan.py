@@ -78,6 +78,17 @@ class Plan(Frozen):
         return range(self.first, self.first + len(self.steps))
 
 
+class Cut(Frozen):
+    """A part of a prompt that was shortened to fit a worker's window."""
+
+    part: str
+    """`question`, `file:NAME` or `step:N`."""
+    given: int
+    """Characters that the part has."""
+    sent: int
+    """Characters that the worker saw."""
+
+
 class Accept(Frozen):
     """The policy is satisfied: the named step's reply is the answer."""
 
@@ -97,5 +108,7 @@ class Proposal(Frozen):
     """The model's own text, when a model proposed."""
     prompt_hash: str = ""
     """Hash of the prompt text that shaped the proposal, to compare runs across edits."""
+    cuts: tuple[Cut, ...] = ()
+    """What the conductor could not read whole."""
     refused: tuple[str, ...] = ()
     """Why earlier tries of this proposal could not be read, oldest first."""

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from podium.plan import Access, Plan, PlanSource, Proposal
+from podium.plan import Access, Cut, Plan, PlanSource, Proposal
 from podium_workers.worker import FinishReason, Frozen, Usage, WorkerCard
 
 StepStatus = Literal["running", "finished", "failed", "waiting", "stale", "stopped"]
@@ -19,17 +19,6 @@ class Failure(Frozen):
     message: str
     status: int | None = None
     """HTTP status where there was one."""
-
-
-class Cut(Frozen):
-    """A part of a prompt that was shortened to fit a worker's window."""
-
-    part: str
-    """`question`, `file:NAME` or `step:N`."""
-    given: int
-    """Characters that the part has."""
-    sent: int
-    """Characters that the worker saw."""
 
 
 class StepResult(Frozen):

@@ -16,6 +16,7 @@ WorkerError
 ├── StoppedError               Podium itself stopped the call
 └── ModelFileError             a local model's weights are missing, damaged or do not fit
 ManifestError                  a pool manifest is wrong: names file and field
+PoolSelectionError             a choice of workers that names an unknown one or leaves none
 """
 
 from typing import ClassVar, Literal
@@ -96,7 +97,15 @@ class MalformedReplyError(WorkerError):
 
 
 class UnsupportedParameterError(WorkerError):
+    """The endpoint does not take the request; `parameter` names the part, when it said which."""
+
     code = "unsupported_parameter"
+
+    def __init__(
+        self, message: str, *, status: int | None = None, parameter: str | None = None
+    ) -> None:
+        super().__init__(message, status=status)
+        self.parameter = parameter
 
 
 class UnknownModelError(WorkerError):
@@ -113,3 +122,7 @@ class ModelFileError(WorkerError):
 
 class ManifestError(Exception):
     """A pool manifest cannot be used; the message names the file, the field and the remedy."""
+
+
+class PoolSelectionError(Exception):
+    """A choice of workers cannot be met; the message lists the names that there are."""

@@ -52,12 +52,18 @@ class Price(Frozen):
     output: float = Field(ge=0)
     cached_input: float | None = Field(default=None, ge=0)
     """Price of cached input; the full input price when not given."""
+    cache_write: float | None = Field(default=None, ge=0)
+    """Price of input that the provider writes to its cache; the input price when not given."""
 
-    def cost(self, usage: Usage) -> float:
-        """The price of *usage* in US dollars; each token is priced once."""
+    def cost(self, usage: Usage, *, written_tokens: int = 0) -> float:
+        """The price of *usage* in US dollars; each token is priced once.
+
+        *written_tokens* is the part of the fresh input that the provider wrote to its cache.
+        """
         cached_rate = self.input if self.cached_input is None else self.cached_input
-        fresh = usage.input_tokens - usage.cached_tokens
-        total = fresh * self.input + usage.cached_tokens * cached_rate
+        write_rate = self.input if self.cache_write is None else self.cache_write
+        fresh = usage.input_tokens - usage.cached_tokens - written_tokens
+        total = fresh * self.input + usage.cached_tokens * cached_rate + written_tokens * write_rate
         return (total + usage.output_tokens * self.output) / 1_000_000
 
 
@@ -115,9 +121,9 @@ class WorkerCard(Frozen):
     parallel: int = Field(default=4, ge=1)
     """Calls at the same time."""
 
-    def priced(self, usage: Usage) -> Usage:
+    def priced(self, usage: Usage, *, written_tokens: int = 0) -> Usage:
         """*usage* with its cost filled in from this card's price."""
-        cost = self.price.cost(usage) if self.price else None
+        cost = self.price.cost(usage, written_tokens=written_tokens) if self.price else None
         return usage.model_copy(update={"cost_usd": cost})
 
 

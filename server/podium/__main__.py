@@ -1,0 +1,5 @@
+"""`python -m podium`: the same as the command `podium`."""
+
+from podium.cli import main
+
+main(prog_name="podium")

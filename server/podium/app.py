@@ -1,0 +1,528 @@
+"""The MCP surface: tools and resources over `Runs`. The only module that imports mcp.
+
+A tool call is a view of a run: it waits a while, tells of progress, and hands back the run's id
+when the run needs longer. Expected failures become `ToolError`s that say what to do.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, ParamSpec, TypeVar
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import CallToolResult, ResourceLink, TextContent, ToolAnnotations
+from pydantic import BaseModel, Field
+
+from podium import __version__
+from podium.config import Settings
+from podium.errors import PodiumError, QuestionError
+from podium.estimate import Estimate, estimate
+from podium.inputs import from_text, read_file
+from podium.plan import Step
+from podium.revision import edit_step, replace_plan, run_step
+from podium.runs import Runs
+from podium.trace import Event, Run, RunRequest, RunSummary, TextFile
+from podium.views import RunView, full_receipt, prompt_text, told, view
+from podium_workers.errors import WorkerError
+from podium_workers.worker import WorkerCard
+
+PROGRESS_S = 8.0
+"""Seconds between signs of life while nothing happens; idle limits of clients start at 10."""
+PAGE = 20_000
+"""Characters of text in one result; clients cut at about 25,000 tokens and warn at 10,000."""
+
+INSTRUCTIONS = (
+    "Podium hands a hard question to a team of models: a conductor writes a small plan, workers "
+    "carry it out, and one answer comes back with its record. Use `orchestrate` for questions that "
+    "are worth more than one model's first reply; `plan_only` first when price or time matter. A "
+    "result with status `running` is not an error: call `get_run` with its run_id, which is free."
+)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class PlanStep(BaseModel):
+    """One step of a plan that the caller gives."""
+
+    worker: str = Field(description="Name from list_workers, or 'caller' for yourself.")
+    subtask: str = Field(description="What this worker has to do.")
+    access: list[int] = Field(
+        default_factory=list[int], description="Earlier step numbers that it may read; [] for none."
+    )
+
+
+class FileArgument(BaseModel):
+    """A text file that belongs to the question: its text, or on stdio its path."""
+
+    name: str = Field(default="", description="File name; taken from the path when empty.")
+    text: str = Field(default="", description="The whole text.")
+    path: str = Field(default="", description="Path on this machine instead of text (stdio only).")
+
+
+class PlanView(RunView):
+    """A planned run with what it will take."""
+
+    estimate: Estimate | None
+
+
+class RunList(BaseModel):
+    """Runs, newest first or best match first."""
+
+    runs: list[RunSummary]
+    snippets: list[str] = Field(description="For a search, where each run matches.")
+
+
+class WorkerList(BaseModel):
+    """The pool, strongest first."""
+
+    workers: list[WorkerCard]
+    conductor: str = Field(description="Worker that writes the plans.")
+
+
+Question = Annotated[str, Field(description="The whole question; workers see nothing else of you.")]
+Files = Annotated[list[FileArgument], Field(description="Text files that belong to the question.")]
+Strategy = Annotated[
+    str,
+    Field(description="'conductor' (a model plans), 'single', 'chain'; empty for the setting."),
+]
+Rounds = Annotated[
+    int,
+    Field(ge=0, le=10, description="Plans at most: 2 lets the conductor correct once. 0: setting."),
+]
+Depth = Annotated[
+    int, Field(ge=-1, le=3, description="How deep 'podium' may be its own worker; -1: setting.")
+]
+Workers = Annotated[list[str], Field(description="The only workers allowed; [] for all.")]
+Exclude = Annotated[list[str], Field(description="Workers not allowed.")]
+LocalOnly = Annotated[bool, Field(description="Only workers that run on this machine.")]
+ConductorName = Annotated[str, Field(description="Worker that writes the plan; empty: the pool's.")]
+MaxSeconds = Annotated[
+    float, Field(ge=0, description="Time limit of the run; then the best answer so far. 0: none.")
+]
+FollowUp = Annotated[str, Field(description="run_id of an earlier run that this question follows.")]
+RunId = Annotated[str, Field(description="Id of a run, as results give it.")]
+PlanArgument = Annotated[
+    list[PlanStep],
+    Field(description="A plan of your own, instead of the conductor's; [] for none."),
+]
+MaxWait = Annotated[
+    float,
+    Field(ge=0, description="Seconds to wait before handing back a running run. 0: setting."),
+]
+
+
+def answers_errors(tool: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+    """Turn expected failures into text that the calling model can act on."""
+
+    @wraps(tool)
+    async def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return await tool(*args, **kwargs)
+        except (PodiumError, WorkerError) as error:
+            raise ToolError(_clean(str(error))) from error
+
+    return guarded
+
+
+@dataclass(frozen=True)
+class Tools:
+    """The tools, bound to the runs of this process."""
+
+    runs: Runs
+    settings: Settings
+    reads_paths: bool
+    """Whether callers may name files by path: on stdio they share this machine's user."""
+
+    @answers_errors
+    async def orchestrate(
+        self,
+        ctx: Context,
+        question: Question = "",
+        run_id: Annotated[
+            str, Field(description="Start or carry on this run instead of asking a new question.")
+        ] = "",
+        plan: PlanArgument = [],  # noqa: B006 - the SDK publishes it as the default; never changed
+        files: Files = [],  # noqa: B006
+        strategy: Strategy = "",
+        rounds: Rounds = 0,
+        depth: Depth = -1,
+        workers: Workers = [],  # noqa: B006
+        exclude: Exclude = [],  # noqa: B006
+        local_only: LocalOnly = False,
+        conductor: ConductorName = "",
+        follow_up: FollowUp = "",
+        max_seconds: MaxSeconds = 0,
+        max_wait_s: MaxWait = 0,
+    ) -> Annotated[CallToolResult, RunView]:
+        """Answer a hard question with a team of models, and keep the record.
+
+        A conductor model writes a plan (who does what, who reads whom), workers carry it out.
+        Give a question, or the run_id of a planned, stopped or running run to start, resume or
+        wait for it; finished steps are never paid again. Status 'running' means that the run goes
+        on: call get_run or this tool with its run_id, which is free.
+        """
+        if run_id:
+            run = await self.runs.of(run_id, self.settings.principal)
+        else:
+            run = await self._create(
+                question, files, strategy=strategy, rounds=rounds, depth=depth,
+                workers=tuple(workers), exclude=tuple(exclude), local_only=local_only,
+                conductor=conductor, follow_up=follow_up, max_seconds=max_seconds,
+            )  # fmt: skip
+        if plan:
+            run = await self._replace_plan(run, plan)
+        await self.runs.start(run)
+        return await self._told(await self._wait(run, ctx, max_wait_s))
+
+    @answers_errors
+    async def plan_only(
+        self,
+        ctx: Context,
+        question: Question,
+        files: Files = [],  # noqa: B006
+        strategy: Strategy = "",
+        rounds: Rounds = 0,
+        depth: Depth = -1,
+        workers: Workers = [],  # noqa: B006
+        exclude: Exclude = [],  # noqa: B006
+        local_only: LocalOnly = False,
+        conductor: ConductorName = "",
+        follow_up: FollowUp = "",
+        max_seconds: MaxSeconds = 0,
+        max_wait_s: MaxWait = 0,
+    ) -> Annotated[CallToolResult, PlanView]:
+        """Write a plan and say what it will cost and take, without carrying it out.
+
+        Nothing is called but the conductor. The plan is kept as a run: orchestrate(run_id) starts
+        it, orchestrate(run_id, plan=...) starts an edited one, run_step walks it step by step.
+        """
+        run = await self._create(
+            question, files, strategy=strategy, rounds=rounds, depth=depth, workers=tuple(workers),
+            exclude=tuple(exclude), local_only=local_only, conductor=conductor, follow_up=follow_up,
+            max_seconds=max_seconds,
+        )  # fmt: skip
+        await self.runs.launch(run, self.runs.orchestrator.plan)
+        run = await self._wait(run, ctx, max_wait_s)
+        store = self.runs.orchestrator.store
+        rounds_so_far = await store.rounds(run.run_id)
+        plan = rounds_so_far[0].plan if rounds_so_far else None
+        expected = await estimate(store, run, plan) if plan else None
+        seen = await view(store, run)
+        planned = PlanView(**dict(seen), estimate=expected)
+        return self._result(planned, told(seen, expected), run.run_id)
+
+    @answers_errors
+    async def run_step(
+        self,
+        ctx: Context,
+        run_id: RunId,
+        step: Annotated[int, Field(ge=-1, description="Step number; -1 for the next one.")] = -1,
+        worker: Annotated[str, Field(description="Edit: another worker for this step.")] = "",
+        subtask: Annotated[str, Field(description="Edit: another subtask for this step.")] = "",
+        access: Annotated[
+            list[int] | None, Field(description="Edit: the earlier steps that it may read.")
+        ] = None,
+        result: Annotated[
+            str, Field(description="Your own result for this step, instead of asking a worker.")
+        ] = "",
+        max_wait_s: MaxWait = 0,
+    ) -> Annotated[CallToolResult, RunView]:
+        """Run one step of a planned run: the next, a named one, an edited one, or take your result.
+
+        Editing a finished step makes the steps that rest on it stale, to be run again; old replies
+        stay in the record. When all steps are done, orchestrate(run_id) gives the answer.
+        """
+        run = await self.runs.of(run_id, self.settings.principal)
+        number = None if step < 0 else step
+        changes: dict[str, object] = {}
+        changes |= {"worker": worker} if worker else {}
+        changes |= {"subtask": subtask} if subtask else {}
+        changes |= {"access": tuple(access)} if access is not None else {}
+        if changes and number is None:
+            raise QuestionError("step", "name the step that is to be edited.")
+
+        async def work(run: Run, observer: Callable[[Event], Awaitable[None]]) -> None:
+            orchestrator = self.runs.orchestrator
+            if changes and number is not None:
+                await edit_step(orchestrator, run, number, changes)
+                run = await orchestrator.store.run(run.run_id)
+            await run_step(orchestrator, run, number, observer, result=result or None)
+
+        await self.runs.launch(run, work)
+        return await self._told(await self._wait(run, ctx, max_wait_s))
+
+    @answers_errors
+    async def get_run(
+        self,
+        ctx: Context,
+        run_id: RunId,
+        wait_s: Annotated[float, Field(ge=0, le=3600, description="Wait for its end.")] = 0,
+        step: Annotated[
+            int, Field(ge=-1, description="This step's whole prompt and reply; -1 for the run.")
+        ] = -1,
+        page: Annotated[int, Field(ge=0, description="Page of a long text, from 0.")] = 0,
+    ) -> Annotated[CallToolResult, RunView]:
+        """A run's status, plan, steps, answer and receipt; costs nothing, can wait for the end."""
+        run = await self.runs.of(run_id, self.settings.principal)
+        if wait_s:
+            run = await self._wait(run, ctx, wait_s)
+        store = self.runs.orchestrator.store
+        seen = await view(store, run)
+        if step >= 0:
+            text = await self._step_text(run, seen, step)
+        else:
+            text = f"{told(seen)}\n\n{_receipt_text(seen)}"
+        return self._result(seen, _page(text, page), run.run_id)
+
+    @answers_errors
+    async def cancel_run(self, run_id: RunId) -> Annotated[CallToolResult, RunView]:
+        """Stop a run: no new step is started, replies already paid stay; orchestrate resumes it."""
+        run = await self.runs.of(run_id, self.settings.principal)
+        return await self._told(await self.runs.stop(run.run_id))
+
+    @answers_errors
+    async def search_runs(
+        self,
+        text: Annotated[str, Field(description="Words to find; empty lists the newest.")] = "",
+        since: Annotated[str, Field(description="Earliest date, as 2026-11-30.")] = "",
+        until: Annotated[str, Field(description="Latest date, as 2026-11-30.")] = "",
+        limit: Annotated[int, Field(ge=1, le=100, description="Runs at most.")] = 10,
+    ) -> Annotated[CallToolResult, RunList]:
+        """Find earlier runs by words in question, answer, subtasks and replies, or by date."""
+        store = self.runs.orchestrator.store
+        after, before = _day(since, "since"), _day(until, "until")
+        before = before + 86_400 if before is not None else None
+        mine = self.settings.principal
+        snippets: list[str] = []
+        if text.strip():
+            hits = await store.search(text, principal=mine, since=after, until=before, limit=limit)
+            found = [hit.summary for hit in hits]
+            snippets = [_clean(hit.snippet) for hit in hits]
+        else:
+            found = list(
+                await store.summaries(principal=mine, since=after, until=before, limit=limit)
+            )
+        lines = [f"{run.run_id} {run.status}: {run.question[:120]}" for run in found]
+        listed = RunList(runs=found, snippets=snippets)
+        return self._result(listed, "\n".join(lines) or "No runs found.")
+
+    @answers_errors
+    async def list_workers(self) -> Annotated[CallToolResult, WorkerList]:
+        """The pool, strongest first: model, where it runs, window, price, what it is good at."""
+        pool = self.runs.orchestrator.pool
+        listed = WorkerList(workers=list(pool.cards), conductor=pool.conductor)
+        lines = [_card_line(card) for card in pool.cards]
+        return self._result(listed, "\n".join([*lines, f"Plans are written by {pool.conductor}."]))
+
+    # Resources: the same, to look at.
+
+    async def runs_resource(self) -> str:
+        """The newest runs."""
+        found = await self.runs.orchestrator.store.summaries(
+            principal=self.settings.principal, limit=50
+        )
+        return RunList(runs=list(found), snippets=[]).model_dump_json(indent=2)
+
+    @answers_errors
+    async def run_resource(self, run_id: str) -> str:
+        """One run with all steps and its receipt."""
+        run = await self.runs.of(run_id, self.settings.principal)
+        store = self.runs.orchestrator.store
+        seen = await view(store, run, reply_characters=PAGE)
+        whole = {"run": seen.model_dump(), "receipt": (await full_receipt(store, run)).model_dump()}
+        return _clean(json.dumps(whole, ensure_ascii=False, indent=2))
+
+    @answers_errors
+    async def step_resource(self, run_id: str, step: int) -> str:
+        """One step's prompt and reply, whole."""
+        run = await self.runs.of(run_id, self.settings.principal)
+        seen = await view(self.runs.orchestrator.store, run)
+        return await self._step_text(run, seen, step)
+
+    async def pool_resource(self) -> str:
+        """The pool."""
+        pool = self.runs.orchestrator.pool
+        listed = WorkerList(workers=list(pool.cards), conductor=pool.conductor)
+        return listed.model_dump_json(indent=2)
+
+    # Behind the tools.
+
+    async def _create(self, question: str, files: Sequence[FileArgument], **options: object) -> Run:
+        """A new run; options at their empty value take the setting."""
+        defaults: dict[str, object] = {
+            "strategy": self.settings.strategy,
+            "rounds": self.settings.rounds,
+            "depth": self.settings.depth,
+        }
+        given = {
+            name: value
+            for name, value in options.items()
+            if value or (name == "depth" and value == 0)
+        }
+        if given.get("depth") == -1:
+            del given["depth"]
+        if not question.strip():
+            raise QuestionError("question", "is empty; write what you want to know.")
+        texts = tuple([await self._file(file) for file in files])
+        request = RunRequest.model_validate(
+            defaults | given | {"question": _clean(question), "files": texts}
+        )
+        return await self.runs.orchestrator.create(request, principal=self.settings.principal)
+
+    async def _file(self, file: FileArgument) -> TextFile:
+        if not file.path:
+            return from_text(file.name or "file", _clean(file.text))
+        if not self.reads_paths:
+            raise QuestionError("files", "paths are read only on stdio; send the text instead.")
+        roots = self.settings.file_roots or (Path.cwd(),)
+        return await anyio.to_thread.run_sync(read_file, Path(file.path), roots)
+
+    async def _replace_plan(self, run: Run, plan: Sequence[PlanStep]) -> Run:
+        if run.status == "running":
+            raise QuestionError("plan", "a running run cannot be changed; cancel_run it first.")
+        steps = [
+            Step(worker=step.worker, subtask=step.subtask, access=tuple(step.access))
+            for step in plan
+        ]
+        await replace_plan(self.runs.orchestrator, run, steps)
+        return await self.runs.of(run.run_id, self.settings.principal)
+
+    async def _wait(self, run: Run, ctx: Context, max_wait_s: float) -> Run:
+        """Wait for the run, telling of its events, at most as long as client and setting allow."""
+        seconds = max_wait_s or self.settings.max_wait_s
+        async with self.runs.watch(run.run_id) as events, anyio.create_task_group() as group:
+            group.start_soon(_report, events, ctx)
+            run = await self.runs.wait(run.run_id, seconds)
+            group.cancel_scope.cancel()
+        return run
+
+    async def _told(self, run: Run) -> CallToolResult:
+        seen = await view(self.runs.orchestrator.store, run)
+        return self._result(seen, told(seen), run.run_id)
+
+    async def _step_text(self, run: Run, seen: RunView, number: int) -> str:
+        store = self.runs.orchestrator.store
+        for result in await store.steps(run.run_id):
+            if result.number == number:
+                prompt = await store.text(result.prompt) if result.prompt else "(no prompt)"
+                head = f"Step {number}, {result.worker}, {result.status}"
+                return f"{head}\n\nPROMPT\n{prompt_text(prompt)}\n\nREPLY\n{result.reply}"
+        raise QuestionError(
+            "step",
+            f"run {run.run_id} has {len(seen.steps)} steps, from 0; "
+            f"step {number} has not been run.",
+        )
+
+    def _result(self, structured: BaseModel, text: str, run_id: str = "") -> CallToolResult:
+        """Short text, the same as data, and a link to the whole record."""
+        content: list[TextContent | ResourceLink] = [TextContent(type="text", text=_page(text, 0))]
+        if run_id:
+            uri = f"podium://runs/{run_id}"
+            content.append(
+                ResourceLink(
+                    type="resource_link",
+                    name=f"run {run_id}",
+                    uri=uri,
+                    description="The whole record of this run.",
+                    mime_type="application/json",
+                )
+            )
+        data = json.loads(_clean(structured.model_dump_json()))
+        return CallToolResult(content=list(content), structured_content=data)
+
+
+def build_server(runs: Runs, settings: Settings, *, reads_paths: bool) -> MCPServer:
+    """The MCP server over the runs of this process, both protocol eras, any transport."""
+    tools = Tools(runs, settings, reads_paths)
+    server = MCPServer(
+        "podium", title="Podium", version=__version__, instructions=INSTRUCTIONS,
+        log_level="WARNING",
+    )  # fmt: skip
+    works = ToolAnnotations(
+        read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=True
+    )
+    looks = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+    server.add_tool(tools.orchestrate, title="Ask the team", annotations=works)
+    server.add_tool(tools.plan_only, title="Plan, do not run", annotations=works)
+    server.add_tool(tools.run_step, title="Run one step", annotations=works)
+    server.add_tool(tools.get_run, title="Look at a run", annotations=looks)
+    server.add_tool(tools.cancel_run, title="Stop a run", annotations=works)
+    server.add_tool(tools.search_runs, title="Search earlier runs", annotations=looks)
+    server.add_tool(tools.list_workers, title="List the pool", annotations=looks)
+    as_json = "application/json"
+    server.resource("podium://runs", title="Newest runs", mime_type=as_json)(tools.runs_resource)
+    server.resource("podium://runs/{run_id}", title="A run", mime_type=as_json)(tools.run_resource)
+    server.resource("podium://runs/{run_id}/steps/{step}", title="A step", mime_type="text/plain")(
+        tools.step_resource
+    )
+    server.resource("podium://pool", title="The pool", mime_type=as_json)(tools.pool_resource)
+    return server
+
+
+async def _report(events: MemoryObjectReceiveStream[Event], ctx: Context) -> None:
+    """Progress that only rises: one for each event, and a sign of life while nothing happens."""
+    done, last = 0.0, "working"
+    started = anyio.current_time()
+    while True:
+        event: Event | None = None
+        with anyio.move_on_after(PROGRESS_S):
+            try:
+                event = await events.receive()
+            except anyio.EndOfStream:
+                return
+        done += 1.0
+        if event is not None:
+            step = "" if event.step is None else f"step {event.step} "
+            by = f"{event.worker} " if event.worker else ""
+            last = f"{event.kind.replace('_', ' ')}: {step}{by}{event.text}"[:200]
+        seconds = anyio.current_time() - started
+        await ctx.report_progress(done, None, _clean(f"{last} ({seconds:.0f} s)"))
+
+
+def _clean(text: str) -> str:
+    """*text* without lone surrogates, which would kill the writer of the stdio transport."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _page(text: str, page: int) -> str:
+    """One page of a long text, with a line that says how to get the next."""
+    pages = max(1, -(-len(text) // PAGE))
+    shown = text[page * PAGE : (page + 1) * PAGE]
+    more = f"\n[page {page} of 0-{pages - 1}; the next with get_run(page={page + 1})]"
+    return _clean(shown) + (more if page < pages - 1 else "")
+
+
+def _day(text: str, field: str) -> float | None:
+    if not text.strip():
+        return None
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except ValueError:
+        raise QuestionError(field, f"{text!r} is not a date; write it as 2026-11-30.") from None
+
+
+def _card_line(card: WorkerCard) -> str:
+    price = "free" if card.where == "local" and card.price is None else "price unknown"
+    if card.price:
+        price = f"${card.price.input:g} / ${card.price.output:g} per million tokens in / out"
+    return (
+        f"{card.name}: {card.model}, {card.where}, {card.context_window} tokens, {price}. "
+        f"{card.good_at}"
+    )
+
+
+def _receipt_text(seen: RunView) -> str:
+    lines = [
+        f"step {line.step} ({line.worker}, {line.status}, {line.seconds:.1f} s): "
+        f"{line.subtask[:100]}\n  -> {line.reply[:300]}"
+        for line in seen.steps
+    ]
+    return "\n".join(lines)

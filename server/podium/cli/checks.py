@@ -1,0 +1,276 @@
+"""What `podium doctor` looks at: the program, its files, the pool, the machine. Changes nothing."""
+
+import contextlib
+import importlib.metadata
+import os
+import platform
+import shlex
+import shutil
+import sqlite3
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+from podium import __version__
+from podium.cli.compose import find_manifest
+from podium.cli.invocation import Invocation
+from podium.cli.wording import count, size
+from podium.config import Settings
+from podium.database import OLDEST_SQLITE, connect_read_only, explain
+from podium.errors import SettingsError, StoreError
+from podium.migrations import APPLICATION_ID, MIGRATIONS, check_shape
+from podium_workers.catalogue import CATALOGUE, Weights
+from podium_workers.errors import ManifestError
+from podium_workers.manifest import KEY_VARIABLES, Entry, LocalEntry, PoolManifest, ScriptedEntry
+from podium_workers.weights import is_present, path_of
+from podium_workers.worker import Frozen
+
+Level = Literal["ok", "note", "problem"]
+"""`problem`: no question can be asked until it is mended."""
+
+LIBRARIES = ("mcp", "openai", "anthropic")
+ENGINE = "xllamacpp"
+HUB = "huggingface_hub"
+NEEDED_FLAGS = ("avx2", "fma", "bmi2")
+"""What the engine's x86 build needs of a processor."""
+_CPU_FILE = Path("/proc/cpuinfo")
+
+
+class Check(Frozen):
+    """One thing that was looked at."""
+
+    area: str
+    level: Level
+    found: str
+    remedy: str = ""
+    """What to type next; empty when there is nothing to do."""
+
+
+def examine(invocation: Invocation) -> Iterator[Check]:
+    """Every check, in the order in which a person would ask."""
+    yield _program()
+    yield _libraries()
+    yield _settings_check(invocation)
+    settings = _settings(invocation)
+    yield _sqlite()
+    yield _ledger(settings.store)
+    yield _keys(invocation.environment)
+    yield from _pool(settings, invocation.environment)
+    yield from _models(settings)
+    yield _machine()
+
+
+def _program() -> Check:
+    found = f"Podium {__version__}, Python {platform.python_version()}, {platform.platform()}"
+    return Check(area="program", level="ok", found=found)
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _install() -> str:
+    """What to type for the engine of the local models, in the versions that Podium asks for."""
+    asked = importlib.metadata.requires("podium") or []
+    wanted = [line.split(";")[0].strip() for line in asked if "local" in line.partition(";")[2]]
+    return f"pip install {' '.join(shlex.quote(requirement) for requirement in wanted)}"
+
+
+def _libraries() -> Check:
+    found = {name: _version(name) for name in (*LIBRARIES, ENGINE, HUB)}
+    told = ", ".join(f"{name} {version or 'not installed'}" for name, version in found.items())
+    missing = [name for name in LIBRARIES if found[name] is None]
+    if missing:
+        remedy = f"pip install {' '.join(missing)}"
+        return Check(area="libraries", level="problem", found=told, remedy=remedy)
+    partial = found[ENGINE] is None or found[HUB] is None
+    remedy = f"for local models: {_install()}" if partial else ""
+    return Check(area="libraries", level="note" if partial else "ok", found=told, remedy=remedy)
+
+
+def _settings(invocation: Invocation) -> Settings:
+    """The settings, or the defaults where they are wrong: the other checks still say something."""
+    with contextlib.suppress(SettingsError):
+        return invocation.settings
+    return Settings()
+
+
+def _settings_check(invocation: Invocation) -> Check:
+    file = invocation.file
+    try:
+        sources = invocation.loaded.sources
+    except SettingsError as error:
+        remedy = f"mend {file}, or: podium config unset NAME"
+        return Check(area="settings", level="problem", found=str(error), remedy=remedy)
+    state = "" if file.exists() else " (does not exist; defaults count)"
+    from_elsewhere = [name for name, source in sources.items() if source == "environment"]
+    told = f"; from the environment: {', '.join(from_elsewhere)}" if from_elsewhere else ""
+    return Check(area="settings", level="ok", found=f"{file}{state}{told}")
+
+
+def _sqlite() -> Check:
+    found = sqlite3.sqlite_version
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        oldest = ".".join(map(str, OLDEST_SQLITE))
+        remedy = f"use a Python that comes with SQLite {oldest} or newer"
+        return Check(area="sqlite", level="problem", found=found, remedy=remedy)
+    return Check(area="sqlite", level="ok", found=found)
+
+
+def _ledger(path: Path) -> Check:
+    place = path if path.exists() else _nearest_folder(path.parent)
+    if not os.access(place, os.W_OK) or not os.access(_nearest_folder(path.parent), os.W_OK):
+        remedy = f"make it writable, or: podium config set store {Path.home() / 'podium.db'}"
+        return Check(area="ledger", level="problem", found=f"{place} is read-only", remedy=remedy)
+    free = f"{size(shutil.disk_usage(_nearest_folder(path.parent)).free)} free"
+    if not path.exists():
+        found = f"{path} (made when the first question is asked), {free}"
+        return Check(area="ledger", level="ok", found=found)
+    try:
+        told = _ledger_content(path)
+    except StoreError as error:
+        remedy = "name another file: podium config set store FILE"
+        return Check(area="ledger", level="problem", found=str(error), remedy=remedy)
+    found = f"{path}, {size(path.stat().st_size)}, {told}, {free}"
+    return Check(area="ledger", level="ok", found=found)
+
+
+def _ledger_content(path: Path) -> str:
+    """Format and number of runs.
+
+    Raises:
+        StoreError: the file is damaged, of another program, or of a newer Podium.
+    """
+    with contextlib.closing(connect_read_only(str(path), busy_timeout_s=2)) as connection:
+        try:
+            (owner,) = connection.execute("PRAGMA application_id").fetchone()
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            check_shape(connection, str(path))
+            if not version:
+                if owner not in (0, APPLICATION_ID):
+                    raise StoreError(f"The file {path} is a database of another program.")
+                return "empty"
+            (runs,) = connection.execute("SELECT count(*) FROM runs").fetchone()
+        except sqlite3.Error as error:
+            raise explain(error, str(path)) from error
+    newer = "" if version == len(MIGRATIONS) else " (brought up to date when it is next used)"
+    return f"format {version}{newer}, {count(runs, 'run')}"
+
+
+def _nearest_folder(path: Path) -> Path:
+    """*path* or the nearest folder above it that exists."""
+    return next((folder for folder in (path, *path.parents) if folder.exists()), Path.cwd())
+
+
+def _keys(environment: Mapping[str, str]) -> Check:
+    names = (*KEY_VARIABLES, "GOOGLE_API_KEY")
+    found = [name for name in names if environment.get(name)]
+    told = ", ".join(found) or f"none of {', '.join(names)}; hosted models need one"
+    return Check(area="keys", level="ok", found=told)
+
+
+def _pool(settings: Settings, environment: Mapping[str, str]) -> Iterator[Check]:
+    try:
+        manifest, why = find_manifest(settings, environment)
+    except ManifestError as error:
+        remedy = "mend the file, or: podium config unset pool"
+        yield Check(area="pool", level="problem", found=str(error), remedy=remedy)
+        return
+    yield Check(area="pool", level="ok", found=why.removeprefix("Pool: "))
+    lacks = {entry.name: _lacks(entry, settings, environment) for entry in manifest.workers}
+    level: Level = "note" if any(not lack for lack in lacks.values()) else "problem"
+    for name, lack in lacks.items():
+        if lack:
+            found, remedy = lack
+            yield Check(area=f"worker {name}", level=level, found=found, remedy=remedy)
+    yield _usable(manifest, [name for name, lack in lacks.items() if not lack])
+
+
+def _usable(manifest: PoolManifest, names: list[str]) -> Check:
+    if not names:
+        found, remedy = "no worker of the pool can be used", "see the lines above"
+        return Check(area="workers", level="problem", found=found, remedy=remedy)
+    told = f"{count(len(names), 'worker')} of {len(manifest.workers)}: {', '.join(names)}"
+    remedy = "whether they answer: podium workers"
+    return Check(area="workers", level="ok", found=told, remedy=remedy)
+
+
+def _lacks(
+    entry: Entry, settings: Settings, environment: Mapping[str, str]
+) -> tuple[str, str] | None:
+    """What a worker lacks and what to do about it; None when it can be asked."""
+    if isinstance(entry, ScriptedEntry):
+        return None
+    if isinstance(entry, LocalEntry):
+        return _lacks_locally(entry, settings)
+    variable = entry.key_variable
+    if variable and not environment.get(variable):
+        return f"its key is missing: {variable} is not set", f"export {variable}=…"
+    return None
+
+
+def _lacks_locally(entry: LocalEntry, settings: Settings) -> tuple[str, str] | None:
+    if _version(ENGINE) is None:
+        return f"the engine of local models ({ENGINE}) is not installed", _install()
+    missing = _missing_flags()
+    if missing:
+        return f"this processor lacks {', '.join(missing)}", "use hosted models: set a key"
+    known = next((weights for weights in CATALOGUE if weights.name == entry.gguf), None)
+    if known is None:
+        path = Path(entry.gguf).expanduser()
+        return None if path.is_file() else (f"{path} does not exist", "mend `gguf` in the manifest")
+    free = shutil.disk_usage(_nearest_folder(settings.models_dir)).free
+    if not is_present(known, settings.models_dir) and free < known.size:
+        need = f"{size(known.size)} are needed, {size(free)} are free in {settings.models_dir}"
+        return need, "make room, or: podium config set models_dir FOLDER"
+    return None
+
+
+def _models(settings: Settings) -> Iterator[Check]:
+    for weights in CATALOGUE:
+        yield _model(weights, settings.models_dir)
+
+
+def _model(weights: Weights, models_dir: Path) -> Check:
+    area = f"model {weights.name}"
+    if is_present(weights, models_dir):
+        found = f"{path_of(weights, models_dir)}, {size(weights.size)}"
+        return Check(area=area, level="ok", found=found)
+    found = f"not on this machine; {size(weights.size)}, fetched when it is first used"
+    return Check(area=area, level="ok", found=found, remedy=f"podium models pull {weights.name}")
+
+
+def _machine() -> Check:
+    usable = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    told = [f"{count(usable, 'processor')}", platform.machine()]
+    if sys.platform != "win32":
+        told.append(f"{size(os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE'))} memory")
+    missing = _missing_flags()
+    told.append(f"lacks {', '.join(missing)}" if missing else _flags_told())
+    remedy = "local models need a newer processor; set a key for hosted ones" if missing else ""
+    level: Level = "note" if missing else "ok"
+    return Check(area="machine", level=level, found=", ".join(filter(None, told)), remedy=remedy)
+
+
+def _flags_told() -> str:
+    return "has AVX2, FMA and BMI2" if _flags() else ""
+
+
+def _missing_flags() -> tuple[str, ...]:
+    """Processor features that the engine needs and this machine lacks, as far as can be told."""
+    flags = _flags()
+    return tuple(flag for flag in NEEDED_FLAGS if flag not in flags) if flags else ()
+
+
+def _flags() -> frozenset[str]:
+    """The features of an x86 processor; empty where they cannot be told or are not needed."""
+    if platform.machine().lower() not in ("x86_64", "amd64") or not _CPU_FILE.exists():
+        return frozenset()
+    for line in _CPU_FILE.read_text("utf-8", "replace").splitlines():
+        if line.startswith("flags"):
+            return frozenset(line.split())
+    return frozenset()

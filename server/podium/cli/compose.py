@@ -1,0 +1,100 @@
+"""The composition root: settings and environment in, a running Podium out."""
+
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from podium.calls import Caller
+from podium.config import Settings
+from podium.errors import StoreError
+from podium.orchestrator import Orchestrator
+from podium.policy import Policy
+from podium.policy.conductor import Conductor
+from podium.policy.fixed import Chain, Single
+from podium.runs import Runs, open_runs
+from podium.store import Store, open_store
+from podium_workers.manifest import PoolManifest, default_manifest, load_manifest
+from podium_workers.pool import Pool, open_pool
+
+
+@dataclass(frozen=True)
+class Podium:
+    """The parts of a running Podium."""
+
+    settings: Settings
+    store: Store
+    pool: Pool
+    runs: Runs
+
+    @property
+    def orchestrator(self) -> Orchestrator:
+        return self.runs.orchestrator
+
+
+def say(text: str) -> None:
+    """One line for the person at the keyboard; stdout stays free for results and protocol."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def policies(settings: Settings) -> dict[str, Policy]:
+    """The strategies by name."""
+    conductor = Conductor(max_steps=settings.max_steps, tries=settings.plan_tries)
+    return {"conductor": conductor, "single": Single(), "chain": Chain()}
+
+
+def find_manifest(settings: Settings, environment: Mapping[str, str]) -> tuple[PoolManifest, str]:
+    """The pool to use, and one line that says which and why.
+
+    Raises:
+        ManifestError: the file that the settings name cannot be used.
+    """
+    if settings.pool is not None:
+        return load_manifest(settings.pool), f"Pool: {settings.pool}"
+    return default_manifest(environment)
+
+
+@asynccontextmanager
+async def open_workers(
+    settings: Settings, environment: Mapping[str, str], *, quiet: bool = False
+) -> AsyncGenerator[Pool]:
+    """Open the pool; nothing is sent to a model until a worker is first asked."""
+    manifest, why = find_manifest(settings, environment)
+    if not quiet:
+        say(why)
+    async with open_pool(
+        manifest,
+        env=environment,
+        models_dir=settings.models_dir,
+        state_dir=settings.state_dir,
+        memory_limit_bytes=int(settings.local_memory_gb * 2**30),
+        threads=settings.local_threads,
+        notify=say,
+    ) as pool:
+        yield pool
+
+
+@asynccontextmanager
+async def open_ledger(settings: Settings) -> AsyncGenerator[Store]:
+    """Open the ledger alone, for commands that only look at it; it is not made by looking.
+
+    Raises:
+        StoreError: there is none, or it cannot be used.
+    """
+    if not settings.store.exists():
+        raise StoreError(f"There is no ledger {settings.store} yet; `podium ask` makes it.")
+    async with open_store(settings.store) as store:
+        yield store
+
+
+@asynccontextmanager
+async def open_podium(
+    settings: Settings, environment: Mapping[str, str], *, quiet: bool = False
+) -> AsyncGenerator[Podium]:
+    """Open ledger and pool, and what answers questions with them."""
+    async with (
+        open_store(settings.store) as store,
+        open_workers(settings, environment, quiet=quiet) as pool,
+        open_runs(Orchestrator(store, pool, Caller(store), policies(settings))) as runs,
+    ):
+        yield Podium(settings, store, pool, runs)

@@ -1,0 +1,121 @@
+"""Progress of a run on stderr: plain lines in a pipe; `live` draws the same on a terminal."""
+
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from podium.cli.compose import say
+from podium.cli.wording import count, one_line, spent
+from podium.plan import Plan
+from podium.trace import Event, Round, Run
+
+_SUBTASK = 100
+"""Characters of a subtask that a line of progress shows."""
+
+
+class Progress:
+    """Is told of a run's events. This one shows nothing; it is the base of those that do."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave the display as it stands."""
+
+    def begin(self, run: Run, rounds: Sequence[Round]) -> None:
+        """The run that will be told of, and what its record already holds."""
+
+    def tell(self, event: Event) -> None:
+        """One thing that just happened in the run or in one nested in it."""
+
+
+class Lines(Progress):
+    """One line for each event; a *brief* one leaves out what was known before."""
+
+    def __init__(self, *, brief: bool = False) -> None:
+        self._brief = brief
+        self._run_id = ""
+        self._plans_left = 0
+
+    def begin(self, run: Run, rounds: Sequence[Round]) -> None:
+        self._run_id = run.run_id
+        self._plans_left = plans_left(run, rounds)
+        if self._brief:
+            return
+        say(f"run {run.run_id}")
+        for found in rounds:
+            if found.plan:
+                say(plan_text(found.plan, f"plan of {count(len(found.plan.steps), 'step')}"))
+            for result in found.results:
+                if result.finished:
+                    say(f"step {result.number} is already finished ({result.worker})")
+
+    def tell(self, event: Event) -> None:
+        own = event.run_id == self._run_id
+        if own and event.kind == "planning" and self._plans_left <= 0:
+            return  # the policy is only asked which reply it accepts
+        self._plans_left -= own and event.kind == "plan"
+        indent = "" if own else "    "
+        for text in lines_of(event):
+            say(indent + text)
+
+
+def lines_of(event: Event) -> list[str]:
+    """An event in words; none for what is said later, with the answer or the error."""
+    step = f"step {event.step}"
+    match event.kind:
+        case "plan":
+            return plan_text(event.plan, event.text).splitlines() if event.plan else []
+        case "step_started":
+            return [f"{step} {event.worker} started"]
+        case "step_finished":
+            took = "" if event.seconds is None else f" in {event.seconds:.1f} s"
+            used = "" if event.usage is None else f", {spent(event.usage)}"
+            return [f"{step} finished{took}{used}"]
+        case "step_failed":
+            return [f"{step} failed: {one_line(event.text, 300)}"]
+        case "fallback":
+            return [f"{step} {event.worker} gave nothing: {one_line(event.text, 300)}"]
+        case "accepted" | "finished" | "failed":
+            return []
+        case _:
+            return [event.text]
+
+
+def plans_left(run: Run, rounds: Sequence[Round]) -> int:
+    """How many more plans may be written for a run."""
+    return run.request.rounds - sum(found.plan is not None for found in rounds)
+
+
+def plan_text(plan: Plan, head: str) -> str:
+    """A plan, a line for each step."""
+    lines = [
+        f"  {number} {step.worker}{reads(plan, number)}: {one_line(step.subtask, _SUBTASK)}"
+        for number, step in plan.numbered()
+    ]
+    return "\n".join([f"{head}:", *lines])
+
+
+def reads(plan: Plan, number: int) -> str:
+    """Which steps a step reads, in words; empty for none."""
+    access = plan.step(number).access
+    if access == "all":
+        return " reads all" if number else ""
+    return f" reads {', '.join(map(str, access))}" if access else ""
+
+
+def choose_progress(*, quiet: bool, brief: bool = False) -> Progress:
+    """The progress that suits stderr."""
+    if quiet:
+        return Progress()
+    if not sys.stderr.isatty():
+        return Lines(brief=brief)
+    from podium.cli.live import LiveTable  # rich takes a tenth of a second to import
+
+    return LiveTable()

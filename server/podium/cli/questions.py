@@ -1,0 +1,216 @@
+"""What `ask` and `plan` have in common: their options, and the request that these make."""
+
+import math
+import os
+import stat
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+import click
+from pydantic import TypeAdapter, ValidationError
+
+from podium.cli.compose import say
+from podium.config import Settings
+from podium.errors import PlanError, QuestionError
+from podium.inputs import MAX_BYTES, from_bytes, read_files
+from podium.plan import Step
+from podium.trace import RunRequest, TextFile
+from podium_workers.worker import Frozen
+
+Command = TypeVar("Command", bound=Callable[..., object])
+
+STDIN = "-"
+_PATIENCE_S = 2.0
+"""Seconds of silence on stdin after which the user is told that it is waited for."""
+
+
+def names(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """Names given one by one, or several in one argument with commas between."""
+    return tuple(name.strip() for part in value for name in part.split(",") if name.strip())
+
+
+def _finite(ctx: click.Context, option: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter("must be a number of seconds.")
+    return value
+
+
+_OPTIONS = (
+    click.argument("question", required=False),
+    click.option(
+        "--file", "files", multiple=True, metavar="PATH",
+        help="A text file that belongs to the question; may be given again.",
+    ),
+    click.option(
+        "--strategy", metavar="NAME",
+        help="conductor (a model plans), single, or chain [default: the setting].",
+    ),
+    click.option(
+        "--rounds", type=click.IntRange(1, 10),
+        help="Plans at most: with 2 the conductor may correct once [default: the setting].",
+    ),
+    click.option(
+        "--depth", type=click.IntRange(0, 3),
+        help="How deep the conductor may be its own worker [default: the setting].",
+    ),
+    click.option(
+        "--workers", multiple=True, callback=names, metavar="A,B",
+        help="The only workers allowed.",
+    ),
+    click.option(
+        "--exclude", multiple=True, callback=names, metavar="A,B", help="Workers not allowed."
+    ),
+    click.option("--local-only", is_flag=True, help="Only workers that run on this machine."),
+    click.option("--conductor", metavar="NAME", help="The worker that writes the plan."),
+    click.option(
+        "--max-seconds", type=click.FloatRange(min=0, min_open=True), callback=_finite,
+        help="Time limit; when it strikes, the best answer so far is given.",
+    ),
+    click.option("--follow-up", metavar="RUN", help="The earlier run that this question follows."),
+    click.option(
+        "--plan", "plan_source", metavar="FILE",
+        help='Your own plan as JSON, - for stdin: {"steps": [{"subtask", "worker", "access"}]}.',
+    ),
+)  # fmt: skip
+
+
+def question_options(command: Command) -> Command:
+    """The argument and the options that describe a question."""
+    for decorate in reversed(_OPTIONS):
+        command = decorate(command)
+    return command
+
+
+class Asked(Frozen):
+    """A question as it stands on the command line."""
+
+    question: str | None
+    files: tuple[str, ...]
+    strategy: str | None
+    rounds: int | None
+    depth: int | None
+    workers: tuple[str, ...]
+    exclude: tuple[str, ...]
+    local_only: bool
+    conductor: str | None
+    max_seconds: float | None
+    follow_up: str | None
+    plan_source: str | None
+
+    @property
+    def shaping(self) -> bool:
+        """Whether anything was given that only a new question can take."""
+        chosen = (self.question, self.strategy, self.rounds, self.depth, self.conductor,
+                  self.max_seconds, self.follow_up)  # fmt: skip
+        listed = (self.files, self.workers, self.exclude, self.local_only)
+        return any(listed) or any(value is not None for value in chosen)
+
+    def request(self, settings: Settings) -> RunRequest:
+        """The request, with stdin and files read.
+
+        Raises:
+            QuestionError: the question or a file cannot be used.
+            click.UsageError: there is no question.
+        """
+        question, piped = self._question()
+        return RunRequest(
+            question=_checked(question),
+            files=(*read_files([Path(path) for path in self.files]), *piped),
+            strategy=settings.strategy if self.strategy is None else self.strategy,
+            conductor=self.conductor,
+            rounds=self.rounds or settings.rounds,
+            depth=settings.depth if self.depth is None else self.depth,
+            workers=self.workers,
+            exclude=self.exclude,
+            local_only=self.local_only,
+            max_seconds=self.max_seconds,
+            follow_up=self.follow_up,
+        )
+
+    def plan(self) -> tuple[Step, ...] | None:
+        """The user's own plan, if one was given.
+
+        Raises:
+            PlanError: it is not a plan in JSON.
+        """
+        if self.plan_source is None:
+            return None
+        if self.plan_source == STDIN:
+            return _steps("stdin", read_stdin())
+        file = read_files([Path(self.plan_source)])[0]
+        return _steps(self.plan_source, file.text.encode())
+
+    def _question(self) -> tuple[str, tuple[TextFile, ...]]:
+        """The question's text, and what came through a pipe beside it."""
+        free = self.plan_source != STDIN
+        if self.question == STDIN and not free:
+            raise click.UsageError("stdin can be the question or the plan, not both.")
+        if self.question == STDIN or (self.question is None and free and not is_terminal()):
+            data = read_stdin()
+            return (from_bytes("stdin", data).text if data else "", ())
+        if self.question is None:
+            raise click.UsageError('Missing question: podium ask "…", or pipe it in.')
+        if free and _is_piped():
+            return self.question, (from_bytes("stdin", read_stdin()),)
+        return self.question, ()
+
+
+def read_stdin() -> bytes:
+    """All of stdin, up to what a file may have and one byte more."""
+    waiting = threading.Timer(
+        _PATIENCE_S,
+        say,
+        ["Waiting for the end of stdin (Ctrl-D ends it; < /dev/null says there is none)."],
+    )
+    waiting.daemon = True
+    waiting.start()
+    try:
+        return bytes(sys.__stdin__.buffer.read(MAX_BYTES + 1)) if sys.__stdin__ else b""
+    finally:
+        waiting.cancel()
+
+
+def is_terminal() -> bool:
+    """Whether a person can type into stdin."""
+    return sys.__stdin__ is not None and sys.__stdin__.isatty()
+
+
+def _is_piped() -> bool:
+    """Whether stdin is a pipe or a file, not closed, a terminal or /dev/null."""
+    if sys.__stdin__ is None:
+        return False
+    mode = os.fstat(sys.__stdin__.fileno()).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
+
+
+def _checked(question: str) -> str:
+    if not question.strip():
+        raise QuestionError("question", "is empty; type what you want to know.")
+    try:
+        question.encode()
+    except UnicodeEncodeError:
+        raise QuestionError("question", "is not UTF-8 text; convert it first.") from None
+    return question
+
+
+class _PlanFile(Frozen):
+    steps: tuple[Step, ...]
+
+
+_PLAN_FILE = TypeAdapter(_PlanFile)
+
+
+def _steps(source: str, data: bytes) -> tuple[Step, ...]:
+    try:
+        return _PLAN_FILE.validate_json(data).steps
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise PlanError("shape", f"{source}: {_place(first['loc'])}{first['msg']}.") from None
+
+
+def _place(parts: Iterable[int | str]) -> str:
+    path = ".".join(str(part) for part in parts)
+    return f"{path}: " if path else ""

@@ -1,0 +1,132 @@
+"""Settings of a Podium process: one frozen object, made once by the command line."""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import platformdirs
+from pydantic import Field, ValidationError
+
+from podium.errors import SettingsError
+from podium_workers.worker import Frozen
+
+PREFIX = "PODIUM_"
+"""Environment variables `PODIUM_<FIELD>` override the file."""
+
+
+def _data_dir() -> Path:
+    return Path(platformdirs.user_data_dir("podium", appauthor=False))
+
+
+def _cache_dir() -> Path:
+    return Path(platformdirs.user_cache_dir("podium", appauthor=False))
+
+
+class Settings(Frozen):
+    """What a user may set, in the configuration file or as `PODIUM_<FIELD>`."""
+
+    store: Path = Field(default_factory=lambda: _data_dir() / "podium.db")
+    """The ledger's file."""
+    pool: Path | None = None
+    """Pool manifest; without one the keys in the environment decide, or the local pool."""
+    strategy: str = "conductor"
+    """How questions are worked on unless a request says otherwise: conductor, single or chain."""
+    rounds: int = Field(default=1, ge=1, le=10)
+    """Plans at most for one question."""
+    depth: int = Field(default=0, ge=0, le=3)
+    """How deep the conductor may be its own worker."""
+    max_steps: int = Field(default=5, ge=1, le=20)
+    """Steps at most in one plan of a conductor."""
+    plan_tries: int = Field(default=5, ge=1, le=20)
+    """Tries for a readable plan before the pool's first worker answers alone."""
+    max_wait_s: float = Field(default=45, gt=0)
+    """Seconds that a tool call waits before it hands back the run's id."""
+    models_dir: Path = Field(default_factory=lambda: _cache_dir() / "models")
+    """Where the weights of local models lie."""
+    state_dir: Path = Field(default_factory=lambda: _data_dir() / "engine")
+    """Where the engine of the local models keeps its address and log."""
+    local_memory_gb: float = Field(default=8, gt=0)
+    """Memory that all loaded local models may take together."""
+    local_threads: int = Field(default=1, ge=1)
+    """Threads of one local model; more than free cores make it slower, not faster."""
+    file_roots: tuple[Path, ...] = ()
+    """Folders from which a client may name files; empty means the working folder."""
+    principal: str = "local"
+    """The user that runs belong to."""
+
+
+Source = Literal["default", "file", "environment"]
+
+
+class Loaded(Frozen):
+    """Settings and where each one came from."""
+
+    settings: Settings
+    sources: dict[str, Source]
+    file: Path
+    """The configuration file, whether it exists or not."""
+
+
+def config_file(environment: Mapping[str, str]) -> Path:
+    """The configuration file: `PODIUM_CONFIG` or the user's own."""
+    named = environment.get(PREFIX + "CONFIG")
+    folder = Path(platformdirs.user_config_dir("podium", appauthor=False))
+    return Path(named) if named else folder / "config.toml"
+
+
+def load_settings(environment: Mapping[str, str], **given: object) -> Loaded:
+    """Settings from *given* arguments, else the environment, else the file, else the defaults.
+
+    Raises:
+        SettingsError: a value is wrong; the text names the setting and where it was set.
+    """
+    file = config_file(environment)
+    from_file = _read(file)
+    from_environment = _from(environment)
+    arguments = {name: value for name, value in given.items() if value is not None}
+    values = from_file | from_environment | arguments
+    sources: dict[str, Source] = {
+        name: _source(name, from_file, from_environment) for name in Settings.model_fields
+    }
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        raise SettingsError(_explain(error, file, from_environment)) from None
+    return Loaded(settings=settings, sources=sources, file=file)
+
+
+def _source(
+    name: str, from_file: Mapping[str, object], from_environment: Mapping[str, object]
+) -> Source:
+    if name in from_environment:
+        return "environment"
+    return "file" if name in from_file else "default"
+
+
+def _from(environment: Mapping[str, str]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name in Settings.model_fields:
+        value = environment.get(PREFIX + name.upper())
+        if value is not None:
+            found[name] = tuple(value.split(os.pathsep)) if name == "file_roots" else value
+    return found
+
+
+def _read(file: Path) -> dict[str, object]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"{file}: cannot be read as TOML: {error}.") from None
+
+
+def _explain(error: ValidationError, file: Path, environment: Mapping[str, object]) -> str:
+    first = error.errors()[0]
+    name = str(first["loc"][0])
+    where = f"{PREFIX}{name.upper()}" if name in environment else f"{file}, {name!r}"
+    if first["type"] == "extra_forbidden":
+        return f"{where}: there is no such setting; known are {', '.join(Settings.model_fields)}."
+    return f"{where}: {first['msg']} (found {first['input']!r})."

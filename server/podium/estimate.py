@@ -1,0 +1,121 @@
+"""Price and time of a plan before it is paid for: low, expected and worst (user report T37).
+
+Output lengths and speeds come from what the ledger has seen of a worker; without a history from
+cautious constants. Worst is every step at its longest reply, tried as often as retries allow by
+the dearest allowed worker.
+"""
+
+from collections.abc import Mapping
+
+from podium.material import material
+from podium.plan import CALLER, PODIUM, Plan
+from podium.prompting import cuttable, worker_prompt
+from podium.store import Store, WorkerHistory
+from podium.tokens import estimate_tokens
+from podium.trace import Run, StepResult
+from podium.window import reply_limit
+from podium_workers.worker import Frozen, Usage
+
+TYPICAL_REPLY = 350
+"""Output tokens expected of a worker without history."""
+SPEED = {"local": 12.0, "hosted": 60.0}
+"""Output tokens per second expected of a worker without history."""
+ATTEMPTS = 3
+"""Tries of one call at most."""
+
+
+class Range(Frozen):
+    """Low, expected and worst; None where a price is unknown."""
+
+    low: float | None
+    expected: float | None
+    worst: float | None
+
+
+class Estimate(Frozen):
+    """What carrying out a plan will take."""
+
+    usd: Range
+    seconds: Range
+    unpriced: tuple[str, ...]
+    """Workers of the plan whose price is unknown."""
+
+
+class _Guess(Frozen):
+    output: tuple[int, int, int]
+    input: int
+    seconds: tuple[float, float, float]
+    usd: tuple[float | None, float | None, float | None]
+
+
+async def estimate(store: Store, run: Run, plan: Plan) -> Estimate:
+    """The estimate for the plan's steps; planning itself has been paid already."""
+    histories = {card.name: await store.worker_history(card.name, card.model) for card in run.pool}
+    guesses: dict[int, _Guess] = {}
+    for number in plan.numbers:
+        guesses[number] = _guess(run, plan, number, histories, guesses)
+    ends = [_critical_path(plan, guesses, kind) for kind in range(3)]
+    costs = [_sum([guess.usd[kind] for guess in guesses.values()]) for kind in range(3)]
+    cards = {card.name: card for card in run.pool}
+    names = {step.worker for step in plan.steps if step.worker in cards}
+    return Estimate(
+        usd=Range(low=costs[0], expected=costs[1], worst=costs[2]),
+        seconds=Range(low=ends[0], expected=ends[1], worst=ends[2]),
+        unpriced=tuple(sorted(name for name in names if cards[name].price is None)),
+    )
+
+
+def _guess(
+    run: Run,
+    plan: Plan,
+    number: int,
+    histories: Mapping[str, WorkerHistory],
+    guesses: Mapping[int, _Guess],
+) -> _Guess:
+    name = plan.step(number).worker
+    if name == CALLER:
+        return _Guess(output=(0, 0, 0), input=0, seconds=(0, 0, 0), usd=(0, 0, 0))
+    card = next((card for card in run.pool if card.name == name), run.pool[0])
+    history = histories[card.name]
+    done: dict[int, StepResult] = {}
+    shown = material(run, plan, number, done)
+    own = estimate_tokens(worker_prompt(shown, cuttable(shown), ()))
+    read = [
+        sum(guesses[n].output[kind] for n in plan.reads(number) if n in guesses)
+        for kind in (0, 1, 2)
+    ]
+    mean = history.mean_output_tokens or TYPICAL_REPLY
+    longest = reply_limit(card) * (len(plan.steps) if name == PODIUM else 1)
+    output = (max(1, int(mean / 4)), min(int(mean), longest), longest)
+    speed = history.output_tokens_per_s or SPEED[card.where]
+    usages = [Usage(input_tokens=own + read[k], output_tokens=output[k]) for k in range(3)]
+    return _Guess(
+        output=output,
+        input=own + read[1],
+        seconds=(output[0] / speed, output[1] / speed, ATTEMPTS * output[2] / speed),
+        usd=(
+            card.priced(usages[0]).cost_usd,
+            card.priced(usages[1]).cost_usd,
+            _dearest(run, usages[2]),
+        ),
+    )
+
+
+def _dearest(run: Run, usage: Usage) -> float | None:
+    """The worst price of one step: all tries, by the dearest worker that could stand in."""
+    costs = [card.priced(usage).cost_usd for card in run.pool]
+    known = [cost for cost in costs if cost is not None]
+    return ATTEMPTS * max(known) if len(known) == len(costs) else None
+
+
+def _critical_path(plan: Plan, guesses: Mapping[int, _Guess], kind: int) -> float:
+    ends: dict[int, float] = {}
+    for number in plan.numbers:
+        starts = [ends[read] for read in plan.reads(number) if read in ends]
+        ends[number] = max(starts, default=0.0) + guesses[number].seconds[kind]
+    return round(max(ends.values()), 2)
+
+
+def _sum(costs: list[float | None]) -> float | None:
+    known = [cost for cost in costs if cost is not None]
+    return round(sum(known), 6) if len(known) == len(costs) else None

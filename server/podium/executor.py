@@ -1,0 +1,234 @@
+"""Carries out a plan: every step as soon as the steps that it reads are done.
+
+The order is the plan's data, an event for each step; nothing else schedules. One worker's failure
+falls back to another worker and is recorded; it never sinks steps that have finished.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+
+import anyio
+
+from podium.calls import Caller, Purpose, failure
+from podium.errors import PodiumError
+from podium.material import material
+from podium.plan import CALLER, PODIUM, Plan
+from podium.store import Store
+from podium.trace import Event, EventKind, Failure, Observer, Run, StepResult, Waiting
+from podium.window import fit, reply_limit
+from podium_workers.errors import WorkerError
+from podium_workers.pool import Pool
+from podium_workers.worker import ModelSettings, Prompt, Worker
+
+LASTING = frozenset({"authentication", "out_of_credit", "unknown_model", "model_file"})
+"""Codes of failures that will not mend during a run: such a worker is not asked again."""
+
+
+@dataclass(frozen=True)
+class NestedAnswer:
+    """What a nested run gave."""
+
+    run_id: str
+    text: str
+
+
+Nest = Callable[[Run, str, float], Awaitable[NestedAnswer]]
+"""Answers a question as a child of the given run before the deadline; raises PodiumError."""
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One plan of one run being carried out."""
+
+    run: Run
+    plan: Plan
+    round: int
+    pool: Pool
+    caller: Caller
+    store: Store
+    nest: Nest
+    observer: Observer
+    deadline: float
+    done: dict[int, StepResult]
+    """Newest result of every step of the run so far, by number; grows while steps finish."""
+    broken: set[str] = field(default_factory=set[str])
+    """Workers that failed in a lasting way during this run."""
+
+    async def run_pending(self) -> tuple[Waiting, ...]:
+        """Run every step that has not finished; return what outside help is waited for.
+
+        A step that fails is a result like any other.
+        """
+        settled = {number: anyio.Event() for number in self.plan.numbers}
+        blocked: set[int] = set()
+        waiting: list[Waiting] = []
+
+        async def when_ready(number: int) -> None:
+            reads = self.plan.reads(number)
+            for read in reads:
+                if read in settled:
+                    await settled[read].wait()
+            if not blocked.isdisjoint(reads):
+                blocked.add(number)
+            elif isinstance(outcome := await self.run_step(number), Waiting):
+                blocked.add(number)
+                waiting.append(outcome)
+            settled[number].set()
+
+        async with anyio.create_task_group() as group:
+            for number in self.plan.numbers:
+                if self._finished(number):
+                    settled[number].set()
+                else:
+                    group.start_soon(when_ready, number)
+        return tuple(waiting)
+
+    async def run_step(self, number: int) -> StepResult | Waiting:
+        """Run one step whose reads are done: by its worker, else by the next one that can."""
+        blank = self._blank(number)
+        if blank.planned_worker == CALLER:
+            await self._keep(blank.model_copy(update={"status": "waiting"}))
+            await self._tell("waiting", f"step {number} waits for the caller", number)
+            return Waiting(kind="caller", step=number, ask=blank.subtask)
+        reads = self.plan.reads(number)
+        if reads and not any(self._finished(read) for read in reads):
+            nothing = Failure(
+                worker=blank.worker, code="no_input", message="None of the steps it reads finished."
+            )
+            return await self._failed(blank, (nothing,))
+        return await self._by_someone(blank)
+
+    async def take_result(self, number: int, result: str) -> StepResult:
+        """Record what the caller did for a step as that step's reply."""
+        taken = self._blank(number).model_copy(
+            update={"worker": CALLER, "status": "finished", "reply": result}
+        )
+        await self._keep(taken)
+        await self._tell("step_finished", result, number, CALLER, taken)
+        return taken
+
+    async def _by_someone(self, blank: StepResult) -> StepResult:
+        failures: list[Failure] = []
+        for worker in self._candidates(blank.planned_worker):
+            if anyio.current_time() >= self.deadline:
+                break
+            try:
+                return await self._by(worker, blank, tuple(failures))
+            except WorkerError as error:
+                name = worker.card.name if worker else PODIUM
+                failures.append(failure(name, error))
+                if error.code in LASTING:
+                    self.broken.add(name)
+            except PodiumError as error:
+                failures.append(Failure(worker=PODIUM, code=error.code, message=str(error)))
+            await self._tell("fallback", failures[-1].message, blank.number, failures[-1].worker)
+        return await self._failed(blank, tuple(failures))
+
+    def _candidates(self, planned: str) -> Iterator[Worker | None]:
+        """The planned worker, then the others by strength; None stands for a nested run."""
+        names = (planned, *(name for name in self.pool.names if name != planned))
+        for name in names:
+            if name not in self.broken:
+                yield None if name == PODIUM else self.pool.get(name)
+
+    async def _by(
+        self, worker: Worker | None, blank: StepResult, failures: tuple[Failure, ...]
+    ) -> StepResult:
+        card = worker.card if worker else self.pool.cards[0]
+        ratio = self.caller.tokens_per_estimate(card)
+        shown = material(self.run, self.plan, blank.number, self.done)
+        fitted = fit(shown, card, ratio)
+        prompt = Prompt.of(fitted.text, system=card.role if worker else "")
+        started = anyio.current_time()
+        running = blank.model_copy(
+            update={
+                "worker": card.name if worker else PODIUM,
+                "failures": failures,
+                "cuts": fitted.cuts,
+                "window": (fitted.budget, ratio),
+                "prompt": await self.caller.keep(prompt),
+                "started_at": time.time(),
+            }
+        )
+        await self._keep(running)
+        await self._tell("step_started", blank.subtask, blank.number, running.worker)
+        try:
+            gained = await (
+                self._reply(worker, prompt, running) if worker else self._nested(fitted.text)
+            )
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                await self._keep(running.model_copy(update={"status": "stopped"}))
+            raise
+        seconds = anyio.current_time() - started
+        finished = running.model_copy(update=gained | {"status": "finished", "seconds": seconds})
+        await self._keep(finished)
+        await self._tell("step_finished", finished.reply, blank.number, running.worker, finished)
+        return finished
+
+    async def _reply(
+        self, worker: Worker, prompt: Prompt, running: StepResult
+    ) -> dict[str, object]:
+        settings = ModelSettings(
+            max_output_tokens=reply_limit(worker.card), seed=self.run.seed + running.number
+        )
+        purpose = Purpose(self.run.run_id, self.round, running.number, running.version)
+        reply = await self.caller.ask(worker, prompt, settings, purpose, deadline=self.deadline)
+        return {
+            "reply": reply.text,
+            "finish_reason": reply.finish_reason,
+            "usage": reply.usage,
+        }
+
+    async def _nested(self, question: str) -> dict[str, object]:
+        answer = await self.nest(self.run, question, self.deadline)
+        usage = await self.store.usage(answer.run_id)
+        return {"reply": answer.text, "nested_run": answer.run_id, "usage": usage}
+
+    async def _failed(self, blank: StepResult, failures: tuple[Failure, ...]) -> StepResult:
+        failed = blank.model_copy(update={"status": "failed", "failures": failures})
+        await self._keep(failed)
+        why = "; ".join(f"{found.worker}: {found.message}" for found in failures)
+        await self._tell("step_failed", why or "the time limit struck", blank.number, blank.worker)
+        return failed
+
+    def _blank(self, number: int) -> StepResult:
+        step = self.plan.step(number)
+        before = self.done.get(number)
+        return StepResult(
+            number=number,
+            version=before.version + 1 if before else 0,
+            round=self.round,
+            worker=step.worker,
+            planned_worker=step.worker,
+            subtask=step.subtask,
+            access=step.access,
+            status="running",
+        )
+
+    def _finished(self, number: int) -> bool:
+        return number in self.done and self.done[number].finished
+
+    async def _keep(self, result: StepResult) -> None:
+        await self.store.save_step(self.run.run_id, result)
+        self.done[result.number] = result
+
+    async def _tell(
+        self,
+        kind: EventKind,
+        text: str,
+        step: int,
+        worker: str | None = None,
+        result: StepResult | None = None,
+    ) -> None:
+        event = Event(
+            kind=kind,
+            run_id=self.run.run_id,
+            text=text,
+            step=step,
+            worker=worker,
+            usage=result.usage if result else None,
+            seconds=result.seconds if result else None,
+        )
+        await self.observer(event)

@@ -1,0 +1,120 @@
+"""Files that belong to a question: read whole as text, or refused by name (user report T31).
+
+Knows nothing of who asks: the command line gives no roots, a server gives the folders it allows.
+"""
+
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from podium.errors import QuestionError
+from podium.trace import TextFile
+
+MAX_BYTES = 10_000_000
+"""Bytes that one file may have."""
+_LONGEST_NAME = 255
+
+
+def read_file(path: Path, roots: Sequence[Path] = ()) -> TextFile:
+    """The text file at *path*; with *roots*, only if it really lies below one of them.
+
+    A symbolic link counts as the file that it leads to.
+
+    Raises:
+        QuestionError: missing, a folder, empty, too large, not UTF-8 text, or outside the roots.
+    """
+    try:
+        real = path.expanduser().resolve()
+        _check_place(path, real, roots)
+        with real.open("rb") as opened:
+            data = opened.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise _refused(path, "does not exist; check the path") from None
+    except (OSError, RuntimeError, ValueError) as error:  # unreadable, a loop of links, a NUL
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise _refused(path, f"cannot be read ({why})") from None
+    name = (path.name or real.name)[-_LONGEST_NAME:]
+    return TextFile(name=name, text=_text(path, data), bytes=len(data))
+
+
+def read_files(paths: Sequence[Path], roots: Sequence[Path] = ()) -> tuple[TextFile, ...]:
+    """As `read_file`, for several: the same file counts once, and no two have the same name.
+
+    Raises:
+        QuestionError: one of them cannot be used.
+    """
+    apart = {Path(os.path.abspath(path.expanduser())): path for path in paths}
+    names = _shortest_names(tuple(apart))
+    return tuple(
+        read_file(path, roots).model_copy(update={"name": name})
+        for path, name in zip(apart.values(), names, strict=True)
+    )
+
+
+def from_bytes(name: str, data: bytes) -> TextFile:
+    """What was read, as a file of that name.
+
+    Raises:
+        QuestionError: it is empty, too large, or not UTF-8 text.
+    """
+    return TextFile(name=name[-_LONGEST_NAME:], text=_text(name, data), bytes=len(data))
+
+
+def from_text(name: str, text: str) -> TextFile:
+    """A text that was handed over, as a file of that name.
+
+    Raises:
+        QuestionError: it is empty, too large, or not text.
+    """
+    return from_bytes(name, text.encode("utf-8", "replace"))
+
+
+def _text(name: Path | str, data: bytes) -> str:
+    if len(data) > MAX_BYTES:
+        most = MAX_BYTES // 1_000_000
+        raise _refused(name, f"has more than {most} MB; give only the part that the question needs")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise _refused(name, "is not UTF-8 text; convert it to text first")
+    if not text:
+        raise _refused(name, "is empty (0 bytes), so there is nothing to read in it; leave it out")
+    return text
+
+
+def _check_place(path: Path, real: Path, roots: Sequence[Path]) -> None:
+    if roots and not any(real.is_relative_to(root.expanduser().resolve()) for root in roots):
+        allowed = ", ".join(str(root) for root in roots)
+        raise _refused(
+            path,
+            f"lies outside the allowed folders ({allowed}); `file_roots` in the settings adds more",
+        )
+    mode = real.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise _refused(path, "is a folder; name a file in it")
+    if roots and not stat.S_ISREG(mode):
+        raise _refused(path, "is not an ordinary file")
+
+
+def _shortest_names(paths: Sequence[Path]) -> list[str]:
+    """For each path its last parts, as few as tell it from the others."""
+
+    def ending(path: Path, parts: int) -> str:
+        return "/".join(path.parts[-parts:])
+
+    names: list[str] = []
+    for path in paths:
+        parts = 1
+        while parts < len(path.parts) and any(
+            ending(other, parts) == ending(path, parts) for other in paths if other != path
+        ):
+            parts += 1
+        names.append(ending(path, parts)[-_LONGEST_NAME:])
+    return names
+
+
+def _refused(name: Path | str, why: str) -> QuestionError:
+    return QuestionError("file", f"{name} {why}.")

@@ -1,0 +1,190 @@
+"""The Conductor: a model that writes the plan (ICLR 2026; papers.md 1.1-1.3 and 1.10).
+
+A prompted conductor sees its team as cards and writes JSON; a trained one sees anonymous ordinals
+and writes the paper's three lists. In later rounds it sees its own plan and the last reply, and
+either accepts or plans again (recursive test-time scaling).
+"""
+
+from dataclasses import dataclass
+
+from podium.errors import PlanError, PoolError
+from podium.plan import PODIUM, Accept, Cut, Plan, Proposal, Step
+from podium.plan_text import parse_plan, plan_schema, render_json, render_lists
+from podium.policy import Ask, State, accept_last
+from podium.policy.examples import examples
+from podium.prompting import fill, harmless, prompt_hash
+from podium.window import prompt_budget, shorten
+from podium_workers.errors import WorkerError
+from podium_workers.worker import ModelSettings, Prompt, WorkerCard
+
+PLAN_TOKENS = 1024
+"""Tokens that a plan may have, reasoning included (the paper's limit in training)."""
+REPLY_TOKENS = 1500
+"""Tokens of the last reply that a later round sees."""
+
+
+@dataclass(frozen=True)
+class Conductor:
+    """Proposes plans written by a model."""
+
+    max_steps: int = 5
+    tries: int = 5
+
+    async def propose(self, state: State, ask: Ask) -> Proposal:
+        """A readable plan; the pool's first worker alone when no try gives one.
+
+        A conductor that cannot be reached is stood in for by the next worker of the pool.
+        """
+        if state.rounds and state.rounds_left <= 0:
+            return Proposal(next=accept_last(state), source="fixed")
+        refused: list[str] = []
+        failed: WorkerError | None = None
+        for card in self._candidates(state):
+            try:
+                proposal = await self._written_by(card, state, ask, refused)
+            except WorkerError as error:
+                refused.append(f"{card.name}: {error.message}")
+                failed = error
+                continue
+            return proposal or self._fallback(state, refused)
+        raise failed or PoolError("The pool has no worker that could write a plan.")
+
+    def _candidates(self, state: State) -> tuple[WorkerCard, ...]:
+        first = state.request.conductor or state.pool.conductor
+        cards = state.pool.cards
+        return tuple(sorted(cards, key=lambda card: card.name != first))
+
+    async def _written_by(
+        self, card: WorkerCard, state: State, ask: Ask, refused: list[str]
+    ) -> Proposal | None:
+        """The first readable plan in a bounded number of tries; None when there is none."""
+        names = team(state)
+        text, cuts = conductor_prompt(state, card, max_steps=self.max_steps)
+        advice = ""
+        for trial in range(self.tries):
+            settings = self._settings(state, card, names, trial)
+            reply = await ask(card.name, Prompt.of(text + advice), settings)
+            try:
+                plan = parse_plan(
+                    reply.text,
+                    names,
+                    first=state.next_step,
+                    max_steps=self.max_steps,
+                    may_accept=bool(state.rounds),
+                )
+            except PlanError as error:
+                refused.append(f"{card.name}: {error}")
+                advice = f"\n(The plan before could not be used: {error})\n"
+                continue
+            return Proposal(
+                next=plan or accept_last(state),
+                source="model",
+                raw_text=reply.text,
+                prompt_hash=prompt_hash(_template(state)),
+                cuts=cuts,
+                refused=tuple(refused),
+            )
+        return None
+
+    def _settings(
+        self, state: State, card: WorkerCard, names: tuple[str, ...], trial: int
+    ) -> ModelSettings:
+        """Greedy at first; later tries sample, or they would fail in the same way."""
+        schema = plan_schema(
+            names,
+            max_steps=self.max_steps,
+            may_accept=bool(state.rounds),
+            by_position=card.kind == "local",
+        )
+        return ModelSettings(
+            max_output_tokens=min(PLAN_TOKENS, card.context_window // 2),
+            temperature=0.0 if trial == 0 else 0.8,
+            seed=state.seed + trial,
+            response_schema=schema if state.pool.conductor_form == "json" else None,
+        )
+
+    def _fallback(self, state: State, refused: list[str]) -> Proposal:
+        """No plan could be read: one worker alone, or what an earlier round already gave."""
+        following: Plan | Accept
+        if state.rounds:
+            following = accept_last(state)
+        else:
+            step = Step(worker=state.pool.names[0], subtask=fill("single"))
+            following = Plan(steps=(step,), first=state.next_step)
+        return Proposal(next=following, source="fallback", refused=tuple(refused))
+
+
+def team(state: State) -> tuple[str, ...]:
+    """Names that a plan may use, in the order that the conductor is shown."""
+    nested = (PODIUM,) if state.request.depth > 0 else ()
+    return (*state.pool.names, *nested)
+
+
+def conductor_prompt(
+    state: State, card: WorkerCard, *, max_steps: int
+) -> tuple[str, tuple[Cut, ...]]:
+    """The prompt for the next plan, and what of the question had to be cut for it."""
+    lists = state.pool.conductor_form == "lists"
+    names = team(state)
+    question = _question(state)
+    values = {
+        "max_steps": str(max_steps),
+        "team": _team_text(state),
+        "examples": examples(names, lists=lists, max_steps=max_steps),
+    }
+    history = _history(state, max_steps) if state.rounds else ""
+    around = fill(_template(state), question="", **values) + history
+    room = prompt_budget(card) - len(around) // 3
+    shown, kept = shorten(question, max(room, 256))
+    cuts = (Cut(part="question", given=len(question), sent=kept),) if kept < len(question) else ()
+    return fill(_template(state), question=shown, **values) + history, cuts
+
+
+def _template(state: State) -> str:
+    return "conductor_lists" if state.pool.conductor_form == "lists" else "conductor"
+
+
+def _question(state: State) -> str:
+    request = state.request
+    attached = "".join(f"\n[attached file {f.name!r}, {f.bytes} bytes]" for f in request.files)
+    before = f"(Earlier in this conversation: {request.earlier})\n" if request.earlier else ""
+    return f"{before}{request.question}{attached}"
+
+
+def _team_text(state: State) -> str:
+    if state.pool.conductor_shows == "ordinals":
+        return "\n".join(f"Model id {number}" for number in range(len(team(state))))
+    lines = [f"- {card.name}: {card.good_at or card.model}" for card in state.pool.cards]
+    if state.request.depth > 0:
+        lines.append(
+            f"- {PODIUM}: a whole team of its own, for a part that is itself a big question"
+        )
+    return "\n".join(lines)
+
+
+def _history(state: State, max_steps: int) -> str:
+    """What a later round sees: the plan before, in its own numbering, and its last reply."""
+    plans = [found.plan for found in state.rounds if found.plan]
+    plan = plans[-1]
+    own = Plan(
+        steps=tuple(
+            step
+            if step.access == "all"
+            else step.model_copy(
+                update={"access": tuple(n - plan.first for n in step.access if n >= plan.first)}
+            )
+            for step in plan.steps
+        )
+    )
+    lists = state.pool.conductor_form == "lists"
+    answer = accept_last(state).step
+    reply = next(result.reply for result in state.results if result.number == answer)
+    accept_form = "three empty lists" if lists else '{"steps": []}'
+    return fill(
+        "conductor_round",
+        plan=render_lists(own, team(state)) if lists else render_json(own),
+        reply=harmless(shorten(reply, REPLY_TOKENS)[0], state.fence),
+        fence=state.fence,
+        accept_form=accept_form,
+        max_steps=str(max_steps),
+    )

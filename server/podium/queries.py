@@ -1,0 +1,191 @@
+"""The questions that are asked of the ledger, each a function of an open connection.
+
+Knows SQL and the layout of the tables; knows nothing of threads, files or writing.
+"""
+
+import itertools
+import json
+import sqlite3
+from collections.abc import Sequence
+
+from podium import rows, search
+from podium.database import Row, Value, select
+from podium.errors import RunError, StoreError
+from podium.trace import CallRecord, Round, Run, RunStatus, RunSummary, StepResult
+from podium_workers.worker import Frozen, Usage
+
+SHORTEST_PREFIX = 6
+"""Characters of a run's id that are enough to name it, as long as they fit one run only."""
+HISTORY = 200
+"""How many of a worker's newest calls its history is made of."""
+NEWEST_VERSION = (
+    "version = (SELECT max(version) FROM steps AS every "
+    "WHERE every.run_id = steps.run_id AND every.number = steps.number)"
+)
+"""Condition on `steps`: not replaced by a later version."""
+
+
+class SearchHit(Frozen):
+    """A run in which something was found."""
+
+    summary: RunSummary
+    snippet: str
+    """The text around the place where it was found, on one line."""
+
+
+class WorkerHistory(Frozen):
+    """What a worker's recent finished calls were like; zeros when there are none."""
+
+    calls: int = 0
+    """How many calls the figures come from."""
+    mean_input_tokens: float = 0.0
+    mean_output_tokens: float = 0.0
+    output_tokens_per_s: float = 0.0
+
+
+class Filter(Frozen):
+    """Which runs are asked for; None means any."""
+
+    principal: str | None = None
+    since: float | None = None
+    """Made at this Unix time or later."""
+    until: float | None = None
+    """Made at this Unix time or earlier."""
+    status: RunStatus | None = None
+
+    def where(self) -> tuple[str, dict[str, Value]]:
+        """The filter as a condition on `runs`, and the values in it."""
+        tests = {
+            "principal": "runs.principal = :principal",
+            "since": "runs.created_at >= :since",
+            "until": "runs.created_at <= :until",
+            "status": "runs.status = :status",
+        }
+        values: dict[str, Value] = self.model_dump(exclude_none=True)
+        return " AND ".join(tests[name] for name in values) or "TRUE", values
+
+
+def unknown_run(run_id: str) -> RunError:
+    return RunError(
+        f"There is no run {run_id!r}; type `podium runs` for the ids "
+        f"({SHORTEST_PREFIX} characters of one are enough)."
+    )
+
+
+def run(connection: sqlite3.Connection, run_id: str, only: Filter) -> Run:
+    where, values = only.where()
+    values |= {"id": run_id, "end": run_id + "\U0010ffff"}
+    sql = (
+        "SELECT * FROM runs WHERE (run_id = :id OR run_id > :id AND run_id < :end) "
+        f"AND {where} ORDER BY run_id LIMIT 2"
+    )
+    row = _the_one(run_id, list(select(connection, sql, values)))
+    sql = (
+        "SELECT name, bytes, text FROM files JOIN blobs USING (sha) "
+        "WHERE run_id = :run_id ORDER BY position"
+    )
+    return rows.run(row, select(connection, sql, {"run_id": row["run_id"]}))
+
+
+def _the_one(run_id: str, found: Sequence[Row]) -> Row:
+    if found and found[0]["run_id"] == run_id:
+        return found[0]
+    if not found or len(run_id) < SHORTEST_PREFIX:
+        raise unknown_run(run_id)
+    if len(found) > 1:
+        raise RunError(
+            f"Several runs begin with {run_id!r}, {found[0]['run_id']} and {found[1]['run_id']} "
+            "among them; type more of the id."
+        )
+    return found[0]
+
+
+def children(connection: sqlite3.Connection, run_id: str) -> tuple[Run, ...]:
+    sql = "SELECT run_id FROM runs WHERE parent_id = :run_id ORDER BY id"
+    ids = [str(row["run_id"]) for row in select(connection, sql, {"run_id": run_id})]
+    return tuple(run(connection, child, Filter()) for child in ids)
+
+
+def rounds(connection: sqlite3.Connection, run_id: str) -> tuple[Round, ...]:
+    results = steps(connection, run_id, every_version=False)
+    sql = "SELECT * FROM rounds WHERE run_id = :run_id ORDER BY number"
+    return tuple(rows.round_(row, results) for row in select(connection, sql, {"run_id": run_id}))
+
+
+def steps(
+    connection: sqlite3.Connection, run_id: str, *, every_version: bool
+) -> tuple[StepResult, ...]:
+    which = "TRUE" if every_version else NEWEST_VERSION
+    sql = f"SELECT * FROM steps WHERE run_id = :run_id AND {which} ORDER BY number, version"
+    return tuple(map(rows.step, select(connection, sql, {"run_id": run_id})))
+
+
+def calls(connection: sqlite3.Connection, run_id: str) -> tuple[CallRecord, ...]:
+    sql = "SELECT * FROM calls WHERE run_id = :run_id ORDER BY started_at, id"
+    return tuple(map(rows.call, select(connection, sql, {"run_id": run_id})))
+
+
+def text(connection: sqlite3.Connection, sha: str) -> str:
+    for row in select(connection, "SELECT text FROM blobs WHERE sha = :sha", {"sha": sha}):
+        return str(row["text"])
+    raise StoreError(f"The ledger holds no text {sha!r}; it was removed or never stored.")
+
+
+def summaries(
+    connection: sqlite3.Connection, only: Filter, now: float, *, limit: int, offset: int
+) -> tuple[RunSummary, ...]:
+    where, values = only.where()
+    where += " ORDER BY created_at DESC, id DESC LIMIT :limit OFFSET :offset"
+    return _summaries(connection, where, values | {"limit": limit, "offset": offset}, now)
+
+
+def search_hits(
+    connection: sqlite3.Connection, words: str, only: Filter, now: float, *, limit: int
+) -> tuple[SearchHit, ...]:
+    hits = search.find(connection, words, *only.where())
+    snippets = {hit.run_id: hit.excerpt for hit in itertools.islice(hits, limit)}
+    these = "run_id IN (SELECT value FROM json_each(:ids))"
+    found = _summaries(connection, these, {"ids": json.dumps(list(snippets))}, now)
+    by_id = {summary.run_id: summary for summary in found}
+    return tuple(SearchHit(summary=by_id[it], snippet=snippets[it]) for it in snippets)
+
+
+def _summaries(
+    connection: sqlite3.Connection, where: str, values: dict[str, Value], now: float
+) -> tuple[RunSummary, ...]:
+    sql = f"SELECT {rows.SUMMARY_COLUMNS} FROM runs WHERE {where}"
+    found = list(select(connection, sql, values))
+    sql = (
+        f"SELECT run_id, {rows.USAGE_COLUMNS} FROM calls "
+        "WHERE run_id IN (SELECT value FROM json_each(:ids)) GROUP BY run_id"
+    )
+    ids = {"ids": json.dumps([row["run_id"] for row in found])}
+    spent = {row["run_id"]: rows.usage(row) for row in select(connection, sql, ids)}
+    return tuple(rows.summary(row, spent.get(row["run_id"], Usage()), now) for row in found)
+
+
+def usage(connection: sqlite3.Connection, run_id: str) -> Usage:
+    sql = (
+        "WITH RECURSIVE family (run_id) AS (SELECT :run_id UNION SELECT runs.run_id "
+        "FROM runs JOIN family ON runs.parent_id = family.run_id) "
+        f"SELECT {rows.USAGE_COLUMNS} FROM calls WHERE run_id IN family"
+    )
+    (total,) = select(connection, sql, {"run_id": run_id})
+    return rows.usage(total)
+
+
+def worker_history(connection: sqlite3.Connection, worker: str, model: str) -> WorkerHistory:
+    sql = (
+        "SELECT count(*) AS calls, coalesce(avg(input_tokens), 0) AS mean_input_tokens, "
+        "coalesce(avg(output_tokens), 0) AS mean_output_tokens, "
+        "coalesce(sum(output_tokens) / nullif(total(seconds), 0), 0) AS output_tokens_per_s "
+        "FROM (SELECT * FROM calls WHERE worker = :worker AND model = :model "
+        "AND status = 'finished' ORDER BY started_at DESC LIMIT :newest)"
+    )
+    (figures,) = select(connection, sql, {"worker": worker, "model": model, "newest": HISTORY})
+    return WorkerHistory.model_validate(figures)
+
+
+def is_held(connection: sqlite3.Connection, run_id: str, now: float) -> bool:
+    sql = "SELECT 1 AS held FROM runs WHERE run_id = :run_id AND lease_until > :now"
+    return any(select(connection, sql, {"run_id": run_id, "now": now}))

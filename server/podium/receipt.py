@@ -1,0 +1,129 @@
+"""The receipt of a run: who did what, what it cost, what was cut or not read.
+
+Everything is derived from the ledger's records; the sum over calls is the total.
+"""
+
+from collections.abc import Sequence
+
+from podium.plan import Cut
+from podium.trace import CallRecord, Failure, Round, Run, StepResult, StepStatus
+from podium_workers.worker import Frozen, Usage
+
+
+class StepLine(Frozen):
+    """One step on the receipt."""
+
+    step: int
+    worker: str
+    planned_worker: str
+    status: StepStatus
+    usage: Usage
+    """All attempts at this step, failed ones included."""
+    seconds: float
+    failures: tuple[Failure, ...]
+    cuts: tuple[Cut, ...]
+
+
+class InputLine(Frozen):
+    """One input of the question, and how much of it the step that gave the answer could read."""
+
+    name: str
+    bytes_given: int
+    bytes_sent: int
+
+
+class Receipt(Frozen):
+    """What a run cost and what it rests on."""
+
+    run_id: str
+    planning: Usage
+    """Calls that wrote plans."""
+    steps: tuple[StepLine, ...]
+    inputs: tuple[InputLine, ...]
+    calls: int
+    total: Usage
+    seconds: float
+    """From start to end, waiting for calls that ran at the same time counted once."""
+
+
+def receipt(
+    run: Run, rounds: Sequence[Round], calls: Sequence[CallRecord], nested: Usage
+) -> Receipt:
+    """The receipt of *run*; *nested* is what its child runs used."""
+    results = [result for found in rounds for result in found.results]
+    planning = [call.usage for call in calls if call.step is None]
+    return Receipt(
+        run_id=run.run_id,
+        planning=sum(planning, Usage()),
+        steps=tuple(_line(result, calls) for result in results),
+        inputs=tuple(_inputs(run, results)),
+        calls=len(calls),
+        total=sum((call.usage for call in calls), nested),
+        seconds=max(0.0, (run.finished_at or 0.0) - (run.started_at or run.finished_at or 0.0)),
+    )
+
+
+def notes(rounds: Sequence[Round], answered_by: StepResult) -> tuple[str, ...]:
+    """What the reader of an answer has to know: fallbacks, cuts, steps that failed."""
+    plans = [found for found in rounds if found.plan]
+    said: list[str] = []
+    if any(found.proposal.source == "fallback" for found in plans):
+        said.append("No readable plan was written; one worker answered alone.")
+    newest = plans[-1].plan if plans else None
+    if newest and answered_by.number != newest.numbers[-1]:
+        said.append(f"The last step gave no reply; this is the reply of step {answered_by.number}.")
+    for found in rounds:
+        for result in found.results:
+            said += _about(result)
+    if answered_by.finish_reason == "length":
+        said.append("The answer reached the worker's longest reply and may be cut off at its end.")
+    return tuple(said)
+
+
+def _about(result: StepResult) -> list[str]:
+    said: list[str] = []
+    if result.status == "failed":
+        reasons = "; ".join(f"{failed.worker}: {failed.message}" for failed in result.failures)
+        said.append(f"Step {result.number} failed. {reasons}")
+    elif result.worker != result.planned_worker:
+        said.append(
+            f"Step {result.number} was planned for {result.planned_worker} and done by "
+            f"{result.worker}, since {result.failures[0].message}"
+            if result.failures
+            else f"Step {result.number} was done by {result.worker}."
+        )
+    if result.cuts:
+        parts = ", ".join(
+            f"{cut.part} ({cut.sent} of {cut.given} characters)" for cut in result.cuts
+        )
+        said.append(f"Step {result.number} could not read everything: {parts}.")
+    return said
+
+
+def _line(result: StepResult, calls: Sequence[CallRecord]) -> StepLine:
+    own = [call.usage for call in calls if call.step == result.number]
+    return StepLine(
+        step=result.number,
+        worker=result.worker,
+        planned_worker=result.planned_worker,
+        status=result.status,
+        usage=result.usage if result.nested_run else sum(own, Usage()),
+        seconds=result.seconds,
+        failures=result.failures,
+        cuts=result.cuts,
+    )
+
+
+def _inputs(run: Run, results: Sequence[StepResult]) -> list[InputLine]:
+    """Bytes given, and bytes that the best informed finished step could read."""
+    finished = [result for result in results if result.finished]
+    lines: list[InputLine] = []
+    for file in run.request.files:
+        part = f"file:{file.name}"
+        shares = [
+            next((cut.sent / cut.given for cut in result.cuts if cut.part == part), 1.0)
+            for result in finished
+        ]
+        sent = int(file.bytes * max(shares, default=0.0))
+        lines.append(InputLine(name=file.name, bytes_given=file.bytes, bytes_sent=sent))
+    return lines

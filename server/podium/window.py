@@ -1,0 +1,114 @@
+"""Fitting a prompt to a worker's context window: fair shares, marked cuts, nothing silent (T29).
+
+A worker's window is measured in tokens. Tokens are estimated without downloads, and the estimate
+is corrected by what the worker reported for earlier prompts (`tokens_per_estimate`).
+"""
+
+from podium.plan import Cut
+from podium.prompting import Material, cuttable, worker_prompt
+from podium.tokens import estimate_tokens
+from podium_workers.errors import ContextTooLongError
+from podium_workers.worker import Frozen, WorkerCard
+
+_MARGIN = 64
+"""Tokens kept free for the chat template around a prompt."""
+_SMALLEST_PART = 200
+"""Characters below which a shortened part would say nothing; less than this is not tried."""
+
+
+class Fitted(Frozen):
+    """A prompt that fits, and what had to be cut for that."""
+
+    text: str
+    cuts: tuple[Cut, ...]
+    budget: int
+    """Tokens that the prompt was allowed."""
+
+
+def prompt_budget(card: WorkerCard) -> int:
+    """Tokens that a prompt for this worker may have: the window less the longest reply."""
+    return card.context_window - reply_limit(card) - _MARGIN
+
+
+def reply_limit(card: WorkerCard) -> int:
+    """Tokens that a reply may have: the card's limit, and never more than half of the window."""
+    return min(card.max_output_tokens, card.context_window // 2)
+
+
+def fit(material: Material, card: WorkerCard, tokens_per_estimate: float = 1.0) -> Fitted:
+    """The prompt of *material* for this worker, shortened where it does not fit.
+
+    Raises:
+        ContextTooLongError: question and subtask alone leave no room for the rest.
+    """
+    return fit_to(material, card, prompt_budget(card), tokens_per_estimate)
+
+
+def fit_to(material: Material, card: WorkerCard, budget: int, tokens_per_estimate: float) -> Fitted:
+    """As `fit`, for a given budget in tokens: rebuilds a recorded prompt exactly."""
+    role = _tokens(card.role, tokens_per_estimate)
+    parts = cuttable(material)
+    whole = worker_prompt(material, parts, ())
+    if _tokens(whole, tokens_per_estimate) + role <= budget:
+        return Fitted(text=whole, cuts=(), budget=budget)
+    floor = worker_prompt(material, dict.fromkeys(parts, ""), _cuts(parts, dict.fromkeys(parts, 0)))
+    left = budget - _tokens(floor, tokens_per_estimate) - role
+    shares = _fair_shares(
+        {name: _tokens(t, tokens_per_estimate) for name, t in parts.items()}, left
+    )
+    kept = {name: _fitting(text, shares[name], tokens_per_estimate) for name, text in parts.items()}
+    if left <= 0 or any(kept[n] < min(len(parts[n]), _SMALLEST_PART) for n in parts):
+        raise ContextTooLongError(
+            f"The prompt does not fit into the window of {card.name!r} "
+            f"({card.context_window} tokens, {budget} of them for the prompt)."
+        )
+    cuts = _cuts(parts, {name: size for name, size in kept.items() if size < len(parts[name])})
+    shown = {name: _with_gap(text, kept[name]) for name, text in parts.items()}
+    return Fitted(text=worker_prompt(material, shown, cuts), cuts=cuts, budget=budget)
+
+
+def shorten(text: str, tokens: int, tokens_per_estimate: float = 1.0) -> tuple[str, int]:
+    """*text* around a marked gap so that it fits, and how many of its characters stayed."""
+    kept = _fitting(text, tokens, tokens_per_estimate)
+    return _with_gap(text, kept), kept
+
+
+def _tokens(text: str, tokens_per_estimate: float) -> int:
+    return int(estimate_tokens(text) * tokens_per_estimate + 1) if text else 0
+
+
+def _cuts(parts: dict[str, str], sent: dict[str, int]) -> tuple[Cut, ...]:
+    return tuple(Cut(part=n, given=len(parts[n]), sent=size) for n, size in sent.items())
+
+
+def _fair_shares(wanted: dict[str, int], left: int) -> dict[str, int]:
+    """Max-min fairness: small parts stay whole, the large ones share the rest evenly."""
+    shares: dict[str, int] = {}
+    for place, name in enumerate(sorted(wanted, key=lambda name: wanted[name])):
+        even = max(0, left) // (len(wanted) - place)
+        shares[name] = min(wanted[name], even)
+        left -= shares[name]
+    return shares
+
+
+def _fitting(text: str, tokens: int, tokens_per_estimate: float) -> int:
+    """How many characters of *text*, with the mark of the gap, fit into *tokens* tokens."""
+    if _tokens(text, tokens_per_estimate) <= tokens:
+        return len(text)
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _tokens(_with_gap(text, middle), tokens_per_estimate) <= tokens:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _with_gap(text: str, keep: int) -> str:
+    """The first three fifths and the last two fifths of what may stay, around a mark."""
+    if keep >= len(text):
+        return text
+    head = keep * 3 // 5
+    gap = f"\n[… {len(text) - keep} characters left out here to fit the window …]\n"
+    return text[:head] + gap + text[len(text) - (keep - head) :]

@@ -1,0 +1,135 @@
+"""The command `podium` as a process of its own, with settings, ledger and pool of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from pydantic import JsonValue
+
+TIMEOUT_S = 60
+PLAN = (
+    '{"steps": [{"subtask": "List the facts.", "worker": "hand", "access": []}, '
+    '{"subtask": "List the doubts.", "worker": "boss", "access": []}, '
+    '{"subtask": "Weigh both.", "worker": "boss", "access": [0, 1]}]}'
+)
+FACTS = "The facts are these: the first, the second, and the third of them."
+POOL = f"""
+[[worker]]
+name = "boss"
+kind = "scripted"
+replies = ["The answer is 42."]
+
+[[worker.rule]]
+when = "You lead a team"
+reply = '{PLAN}'
+
+[[worker.rule]]
+when = "the secret word is swordfish"
+reply = "The file was read."
+
+[[worker]]
+name = "hand"
+kind = "scripted"
+replies = ["{FACTS}"]
+"""
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> JsonValue:
+        return json.loads(self.out)
+
+    @property
+    def data(self) -> dict[str, JsonValue]:
+        """The JSON object on stdout."""
+        return cast("dict[str, JsonValue]", self.json)
+
+    @property
+    def rows(self) -> list[dict[str, JsonValue]]:
+        """The list of JSON objects on stdout."""
+        return cast("list[dict[str, JsonValue]]", self.json)
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """`podium` at home in *folder*."""
+
+    folder: Path
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def __post_init__(self) -> None:
+        self.pool.write_text(POOL)
+
+    @property
+    def pool(self) -> Path:
+        return self.folder / "pool.toml"
+
+    @property
+    def ledger(self) -> Path:
+        return self.folder / "ledger.db"
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "podium.toml"
+
+    def __call__(self, *arguments: str, stdin: str | bytes | None = None) -> Done:
+        """Run a command to its end; without *stdin* it has none."""
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        return finish(self.start(*arguments, piped=given is not None), given)
+
+    def start(self, *arguments: str, piped: bool = False) -> "subprocess.Popen[bytes]":
+        """Start a command that the test will end."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "podium", *arguments],
+            stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=self.folder,
+            env=self._environment(),
+        )
+
+    def write(self, name: str, content: str | bytes) -> str:
+        """A file in the folder; its name."""
+        (self.folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        return name
+
+    def newest_run(self) -> str:
+        """The id of the run that was asked last."""
+        return str(self("runs", "--limit", "1", "--json").rows[0]["run_id"])
+
+    def _environment(self) -> dict[str, str]:
+        kept = ("PATH", "SYSTEMROOT", "LANG", "LC_ALL", "COVERAGE_PROCESS_START")
+        own = {
+            "HOME": str(self.folder),
+            "PODIUM_CONFIG": str(self.config),
+            "PODIUM_STORE": str(self.ledger),
+            "PODIUM_POOL": str(self.pool),
+            "PODIUM_MODELS_DIR": str(self.folder / "models"),
+            "PODIUM_STATE_DIR": str(self.folder / "engine"),
+        }
+        return (
+            {name: os.environ[name] for name in kept if name in os.environ}
+            | own
+            | dict(self.environment)
+        )
+
+
+def finish(process: "subprocess.Popen[bytes]", stdin: bytes | None = None) -> Done:
+    """Wait for a started command to end."""
+    out, err = process.communicate(stdin, timeout=TIMEOUT_S)
+    done = Done(process.returncode, out.decode(), err.decode())
+    assert "Traceback" not in done.err, done.err
+    assert "\x1b" not in done.out + done.err, "a pipe gets no escape sequences"
+    return done

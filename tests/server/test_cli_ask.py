@@ -1,0 +1,194 @@
+"""`podium ask` as a user types it: what goes to stdout, what to stderr, and the exit code."""
+
+import json
+import signal
+from typing import cast
+
+import pytest
+from pydantic import JsonValue
+from tests.command_line import FACTS, CommandLine, finish
+from tests.provider_simulator import Answer, Provider, openai_reply
+
+HOSTED = """
+[[worker]]
+name = "far"
+kind = "openai"
+model = "some-model"
+base_url = "{url}/v1"
+"""
+
+
+def own_plan(*steps: tuple[str, str, list[int]]) -> str:
+    named = [{"worker": w, "subtask": s, "access": a} for w, s, a in steps]
+    return json.dumps({"steps": named})
+
+
+def add_hosted(podium: CommandLine, provider: Provider) -> None:
+    podium.pool.write_text(podium.pool.read_text() + HOSTED.format(url=provider.url))
+
+
+def test_the_answer_alone_goes_to_stdout(podium: CommandLine):
+    done = podium("ask", "What is the answer?")
+
+    assert (done.code, done.out) == (0, "The answer is 42.\n")
+    lines = done.err.splitlines()
+    assert "plan of 3 steps (model):" in lines
+    assert "  2 boss reads 0, 1: Weigh both." in lines
+    assert "step 0 hand started" in lines
+    assert any(line.startswith("step 2 finished in ") for line in lines)
+    assert podium.newest_run() in lines[-1]
+    assert "3 steps" in lines[-1]
+    assert lines[-1].endswith("tokens, free")
+
+
+def test_quiet_leaves_nothing_but_the_answer(podium: CommandLine):
+    done = podium("ask", "What is the answer?", "--quiet")
+    assert (done.code, done.out, done.err) == (0, "The answer is 42.\n", "")
+
+
+def test_json_is_one_object_with_plan_and_receipt(podium: CommandLine):
+    done = podium("ask", "What is the answer?", "--json", "--strategy", "single")
+
+    assert done.code == 0
+    assert done.data["status"] == "finished"
+    assert done.data["answer"] == "The answer is 42."
+    assert done.data["answer_step"] == 0
+    assert done.data["notes"] == []
+    (plan,) = cast("list[dict[str, JsonValue]]", done.data["plans"])
+    assert plan["source"] == "fixed"
+    receipt = cast("dict[str, JsonValue]", done.data["receipt"])
+    assert receipt["run_id"] == done.data["run_id"]
+    assert receipt["calls"] == 1
+
+
+def test_a_pipe_beside_a_question_is_a_file_named_stdin(podium: CommandLine):
+    done = podium("ask", "What is it?", "--json", stdin="the secret word is swordfish")
+    assert done.data["answer"] == "The file was read."
+    receipt = cast("dict[str, JsonValue]", done.data["receipt"])
+    assert receipt["inputs"] == [{"name": "stdin", "bytes_given": 28, "bytes_sent": 28}]
+
+
+def test_a_pipe_alone_is_the_question(podium: CommandLine):
+    done = podium("ask", "-", "--json", "--strategy", "single", stdin="Wie geht's? 你好\n")
+    assert done.data["question"] == "Wie geht's? 你好\n"
+
+
+def test_files_reach_the_workers(podium: CommandLine):
+    name = podium.write("note.txt", "the secret word is swordfish")
+    done = podium("ask", "What is it?", "--file", name, "--strategy", "single")
+    assert done.out == "The file was read.\n"
+
+
+def test_a_follow_up_knows_what_was_said_before(podium: CommandLine):
+    podium("ask", "Tell me: the secret word is swordfish", "--strategy", "chain")
+    first = podium.newest_run()
+    done = podium("ask", "And now?", "--strategy", "single", "--follow-up", first[:10])
+    assert done.out == "The file was read.\n"
+
+
+def test_a_step_for_the_user_is_asked_for_and_the_run_goes_on(podium: CommandLine):
+    plan = podium.write("plan.json", own_plan(("caller", "Look up the date.", [])))
+
+    asked = podium("ask", "When?", "--plan", plan)
+    run = podium.newest_run()
+    assert (asked.code, asked.out) == (3, "")
+    assert "Step 0 is yours: Look up the date." in asked.err
+    assert f"podium step {run} 0 --result @FILE" in asked.err
+
+    given = podium("step", run, "--result", "@-", stdin="Tuesday")
+    assert (given.code, given.out) == (0, "Tuesday\n")
+
+    done = podium("ask", "--resume", run)
+    assert (done.code, done.out) == (0, "Tuesday\n")
+
+
+def test_a_time_limit_gives_the_best_answer_so_far(podium: CommandLine, provider: Provider):
+    provider.answers(Answer(before="STALL"))
+    add_hosted(podium, provider)
+    plan = own_plan(("hand", "List the facts.", []), ("far", "Weigh them.", [0]))
+
+    done = podium("ask", "q", "--plan", "-", "--max-seconds", "2", stdin=plan)
+
+    assert (done.code, done.out) == (0, f"{FACTS}\n")
+    assert "Note: The limit of 2 seconds struck" in done.err
+
+
+def test_ctrl_c_stops_the_run_and_resume_pays_nothing_twice(
+    podium: CommandLine, provider: Provider
+):
+    provider.answers(openai_reply("One."), Answer(before="STALL"))
+    add_hosted(podium, provider)
+    plan = own_plan(("far", "First.", []), ("far", "Second.", [0]))
+    process = podium.start("ask", "q", "--plan", podium.write("plan.json", plan))
+    assert provider.stalling.wait(30)
+
+    process.send_signal(signal.SIGINT)
+    stopped = finish(process)
+    run = podium.newest_run()
+
+    assert (stopped.code, stopped.out) == (130, "")
+    assert f"podium ask --resume {run}" in stopped.err
+    assert provider.disconnected.wait(5)
+    assert podium("runs", "--json").rows[0]["status"] == "stopped"
+
+    provider.answers(openai_reply("Two."))
+    done = podium("ask", "--resume", run)
+    assert (done.code, done.out) == (0, "Two.\n")
+    assert "step 0 is already finished (far)" in done.err
+    assert len(provider.requests) == 3
+
+
+def test_a_finished_run_is_told_again_without_a_call(podium: CommandLine):
+    podium("ask", "q", "--strategy", "single")
+    done = podium("ask", "--resume", podium.newest_run(), "--json")
+    assert done.data["answer"] == "The answer is 42."
+    assert cast("dict[str, JsonValue]", done.data["receipt"])["calls"] == 1
+
+
+def test_a_missing_key_is_named_and_the_failed_run_is_kept(podium: CommandLine):
+    podium.pool.write_text(
+        '[[worker]]\nname = "far"\nkind = "openai"\nmodel = "m"\napi_key_env = "NO_SUCH_KEY"\n'
+    )
+    done = podium("ask", "q")
+    assert (done.code, done.out) == (1, "")
+    assert "Error: NO_SUCH_KEY is not set" in done.err
+    (run,) = podium("runs", "--json").rows
+    assert run["status"] == "failed"
+
+
+LATER = own_plan(("boss", "First.", [1]), ("boss", "Second.", []))
+BAD_INPUT = {
+    "empty question": (["ask", "  "], 1, "question: is empty"),
+    "huge question": (["ask", "-"], 1, "question: has about"),
+    "no question": (["ask", "--plan", "-"], 2, "Missing question"),
+    "unknown worker": (["ask", "q", "--workers", "bos"], 1, "did you mean 'boss'?"),
+    "unknown strategy": (["ask", "q", "--strategy", "x"], 1, "use one of chain, conductor, single"),
+    "no worker left": (["ask", "q", "--exclude", "boss,hand"], 1, "No worker of the pool is left"),
+    "empty file": (["ask", "q", "--file", "empty.txt"], 1, "file: empty.txt is empty (0 bytes)"),
+    "binary file": (["ask", "q", "--file", "binary"], 1, "file: binary is not UTF-8 text"),
+    "missing file": (["ask", "q", "--file", "gone.txt"], 1, "file: gone.txt does not exist"),
+    "plan names a later step": (["ask", "q", "--plan", "later.json"], 1, "Step 0 reads step 1"),
+    "plan is no plan": (["ask", "q", "--plan", "empty.json"], 1, "steps: Field required"),
+    "wrong key in a manifest": (["--pool", "wrong.toml", "ask", "q"], 1, "did you mean 'model'?"),
+    "no such manifest": (["--pool", "gone.toml", "ask", "q"], 1, "gone.toml: there is no"),
+    "ledger below a file": (["--store", "empty.txt/l.db", "ask", "q"], 1, "is not a folder"),
+    "ledger of another program": (["--store", "wrong.toml", "ask", "q"], 1, "is not a ledger"),
+    "unknown run": (["ask", "--resume", "abcdef"], 1, "There is no run 'abcdef'"),
+    "question beside resume": (["ask", "q", "--resume", "abcdef"], 2, "--resume carries on"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input_gets_one_sentence(podium: CommandLine, case: str):
+    arguments, code, sentence = BAD_INPUT[case]
+    podium.write("empty.txt", "")
+    podium.write("binary", b"\x7fELF\x00\x01")
+    podium.write("later.json", LATER)
+    podium.write("empty.json", "{}")
+    podium.write("wrong.toml", '[[worker]]\nname = "far"\nkind = "openai"\nmodell = "m"\n')
+
+    done = podium(*arguments, stdin="word " * 100_000 if "-" in arguments[1:2] else None)
+
+    assert (done.code, done.out) == (code, "")
+    (error,) = (line for line in done.err.splitlines() if line.startswith("Error: "))
+    assert sentence in error

@@ -1,0 +1,164 @@
+"""The shape of the ledger file: made, brought up to date, and refused when it is not ours."""
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlite_utils import Database
+
+from podium.database import connect
+from podium.errors import StoreError
+from podium.migrations import APPLICATION_ID, MIGRATIONS, Migration, migrate
+
+
+def m002_adds_a_column(db: Database) -> None:
+    db.executescript("ALTER TABLE runs ADD COLUMN mood TEXT NOT NULL DEFAULT 'calm';")
+
+
+def m002_fails_half_way(db: Database) -> None:
+    db.executescript("CREATE TABLE half (way TEXT) STRICT; INSERT INTO nowhere VALUES (1);")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "ledger.db")
+
+
+@pytest.fixture
+def ledger(path: str) -> Iterator[sqlite3.Connection]:
+    with closing(connect(path, busy_timeout_s=5)) as connection:
+        yield connection
+
+
+def shape(connection: sqlite3.Connection) -> tuple[int, int, list[tuple[str, str]]]:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    schema = "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name"
+    return version, application, connection.execute(schema).fetchall()
+
+
+def applied(connection: sqlite3.Connection) -> list[tuple[int, str]]:
+    return connection.execute("SELECT number, name FROM migrations ORDER BY number").fetchall()
+
+
+def test_an_empty_file_becomes_a_ledger(path: str, ledger: sqlite3.Connection) -> None:
+    migrate(ledger, path)
+
+    version, application, schema = shape(ledger)
+    assert (version, application) == (len(MIGRATIONS), APPLICATION_ID)
+    names = {name for name, _ in schema}
+    assert {"runs", "rounds", "steps", "calls", "blobs", "files", "search"} <= names
+    assert applied(ledger) == [(n, it.__name__) for n, it in enumerate(MIGRATIONS, start=1)]
+
+
+def test_all_tables_of_ours_are_strict(path: str, ledger: sqlite3.Connection) -> None:
+    migrate(ledger, path)
+
+    tables = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' "
+    loose = ledger.execute(tables + "AND NOT strict AND name NOT LIKE 'sqlite_%'").fetchall()
+    assert loose == []
+
+
+@pytest.mark.parametrize("earlier", range(len(MIGRATIONS) + 1))
+def test_every_earlier_shape_becomes_todays(
+    path: str, ledger: sqlite3.Connection, tmp_path: Path, earlier: int
+) -> None:
+    migrate(ledger, path, MIGRATIONS[:earlier])
+
+    migrate(ledger, path)
+
+    with closing(connect(str(tmp_path / "fresh.db"), busy_timeout_s=5)) as fresh:
+        migrate(fresh, "fresh")
+        assert shape(ledger) == shape(fresh)
+
+
+@pytest.mark.parametrize("earlier", [0, 1])
+def test_a_new_step_is_applied_once_and_recorded(
+    path: str, ledger: sqlite3.Connection, earlier: int
+) -> None:
+    both = (MIGRATIONS[0], m002_adds_a_column)
+    migrate(ledger, path, both[:earlier])
+
+    migrate(ledger, path, both)
+    migrate(ledger, path, both)
+
+    assert applied(ledger) == [(1, "m001_first_schema"), (2, "m002_adds_a_column")]
+    columns = ledger.execute("SELECT name FROM pragma_table_info('runs')").fetchall()
+    assert ("mood",) in columns
+
+
+def test_a_step_keeps_the_rows_that_are_there(path: str, ledger: sqlite3.Connection) -> None:
+    migrate(ledger, path, MIGRATIONS[:1])
+    ledger.execute("INSERT INTO blobs VALUES ('a', 'text')")
+
+    migrate(ledger, path, (MIGRATIONS[0], m002_adds_a_column))
+
+    assert ledger.execute("SELECT * FROM blobs").fetchall() == [("a", "text")]
+
+
+def test_a_step_that_fails_leaves_no_trace(path: str, ledger: sqlite3.Connection) -> None:
+    migrate(ledger, path, MIGRATIONS[:1])
+    before = shape(ledger)
+
+    with pytest.raises(StoreError):
+        migrate(ledger, path, (MIGRATIONS[0], m002_fails_half_way))
+
+    assert shape(ledger) == before
+    assert not ledger.in_transaction
+
+
+def test_a_newer_file_is_refused_and_left_alone(path: str, ledger: sqlite3.Connection) -> None:
+    migrate(ledger, path)
+    ledger.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    before = shape(ledger)
+
+    with pytest.raises(StoreError) as caught:
+        migrate(ledger, path)
+
+    assert path in str(caught.value)
+    assert shape(ledger) == before
+
+
+@pytest.mark.parametrize("version", [0, 1, 99])
+def test_a_database_of_another_program_is_refused_and_left_alone(
+    path: str, ledger: sqlite3.Connection, version: int
+) -> None:
+    ledger.execute("CREATE TABLE songs (title TEXT)")
+    ledger.execute(f"PRAGMA user_version = {version}")
+    before = shape(ledger)
+
+    with pytest.raises(StoreError):
+        migrate(ledger, path)
+
+    assert shape(ledger) == before
+
+
+def test_many_may_migrate_a_fresh_file_at_once(path: str) -> None:
+    together = threading.Barrier(6)
+    failures: list[Exception] = []
+
+    def open_and_migrate() -> None:
+        together.wait(timeout=10)
+        try:
+            with closing(connect(path, busy_timeout_s=10)) as connection:
+                migrate(connection, path)
+        except StoreError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=open_and_migrate) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=20)
+
+    assert failures == []
+    with closing(connect(path, busy_timeout_s=5)) as connection:
+        assert len(applied(connection)) == len(MIGRATIONS)
+
+
+def test_migrations_are_numbered_in_order() -> None:
+    names: list[Migration] = list(MIGRATIONS)
+    assert [it.__name__[:5] for it in names] == [f"m{n:03}_" for n in range(1, len(names) + 1)]

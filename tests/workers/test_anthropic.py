@@ -1,0 +1,546 @@
+import os
+from collections.abc import Sequence
+
+import anthropic
+import anyio
+import httpx2
+import pytest
+from anthropic.lib.credentials import WorkloadIdentityError
+from anyio import to_thread
+from pydantic import JsonValue, SecretStr
+from tests.provider_simulator import (
+    Answer,
+    Piece,
+    Provider,
+    anthropic_error,
+    anthropic_reply,
+    block,
+    message_end,
+    message_start,
+)
+from tests.recorded_call import RecordedCall
+
+from podium_workers.anthropic import AnthropicWorker, translated
+from podium_workers.errors import (
+    AuthenticationError,
+    ContextTooLongError,
+    EmptyReplyError,
+    MalformedReplyError,
+    OutOfCreditError,
+    OverloadedError,
+    RateLimitedError,
+    RefusedError,
+    SlowReplyError,
+    UnknownModelError,
+    UnreachableError,
+    UnsupportedParameterError,
+    WorkerError,
+)
+from podium_workers.wire import ANTHROPIC_URL, ApiKey, TimeLimits
+from podium_workers.worker import (
+    Message,
+    ModelSettings,
+    Price,
+    Prompt,
+    Reply,
+    Usage,
+    WorkerCard,
+)
+
+SECRET = "sk-ant-api03-abcdef0123456789"
+KEY = ApiKey(variable="ANTHROPIC_API_KEY", secret=SecretStr(SECRET))
+PING = 'event: ping\ndata: {"type": "ping"}\n\n'
+
+
+def card(*, price: Price | None = None, role: str = "") -> WorkerCard:
+    return WorkerCard(
+        name="claude",
+        kind="anthropic",
+        model="claude-test",
+        where="hosted",
+        context_window=8192,
+        max_output_tokens=500,
+        price=price,
+        role=role,
+    )
+
+
+def worker(
+    provider: Provider,
+    *,
+    price: Price | None = None,
+    role: str = "",
+    key: ApiKey = KEY,
+    limits: TimeLimits | None = None,
+) -> AnthropicWorker:
+    return AnthropicWorker(
+        card(price=price, role=role), key=key, base_url=provider.url, limits=limits
+    )
+
+
+async def ask(
+    asked: AnthropicWorker, call: RecordedCall | None = None, **settings: object
+) -> Reply:
+    """One reply, with the connections closed behind it."""
+    try:
+        with anyio.fail_after(10):
+            return await asked.reply(
+                Prompt.of("What is 6 times 7?"),
+                ModelSettings.model_validate(settings),
+                call or RecordedCall(),
+            )
+    finally:
+        await asked.aclose()
+
+
+async def failure(asked: AnthropicWorker, kind: type[WorkerError]) -> WorkerError:
+    with pytest.raises(WorkerError) as caught:
+        await ask(asked)
+    assert type(caught.value) is kind
+    return caught.value
+
+
+async def test_a_streamed_reply_comes_with_every_token_priced_once(provider: Provider):
+    provider.answers(anthropic_reply("For", "ty-two"))
+    call = RecordedCall()
+    price = Price(input=10, output=100, cached_input=1, cache_write=20)
+
+    reply = await ask(worker(provider, price=price), call)
+
+    usage = Usage(
+        input_tokens=100,
+        cached_tokens=40,
+        output_tokens=20,
+        reasoning_tokens=5,
+        cost_usd=(50 * 10 + 40 * 1 + 10 * 20 + 20 * 100) / 1_000_000,
+    )
+    assert reply == Reply(text="Forty-two", usage=usage, model="claude-as-served")
+    (attempt,) = call.attempts
+    assert (attempt.request_id, attempt.reply) == ("req_2", reply)
+    assert attempt.usages[0].output_tokens == 1, "what is known at the start is recorded at once"
+    assert attempt.usages[-1] == usage
+
+
+async def test_the_record_of_an_attempt_holds_what_was_sent_but_neither_key_nor_messages(
+    provider: Provider,
+):
+    provider.answers(anthropic_reply("42"))
+    call = RecordedCall()
+
+    await ask(worker(provider), call, temperature=0.5, seed=7, max_output_tokens=99)
+
+    (asked,) = provider.requests
+    assert asked.path == "/v1/messages"
+    assert asked.headers["authorization"] == f"Bearer {SECRET}"
+    assert call.attempts[0].request == {
+        "model": "claude-test",
+        "stream": True,
+        "max_tokens": 99,
+        "temperature": 0.5,
+    }
+    assert {**asked.body, "messages": None} == {**call.attempts[0].request, "messages": None}
+
+
+async def test_the_system_message_is_split_off(provider: Provider):
+    provider.answers(anthropic_reply("42"))
+    asked = worker(provider, role="Be brief.")
+    prompt = Prompt(
+        messages=(
+            Message(role="system", text="Think first."),
+            Message(role="user", text="2+2?"),
+            Message(role="assistant", text="4"),
+            Message(role="user", text="And 3+3?"),
+        )
+    )
+    await asked.reply(prompt, ModelSettings(), RecordedCall())
+    await asked.aclose()
+    (sent,) = provider.bodies
+    assert sent["system"] == "Be brief.\n\nThink first."
+    assert sent["messages"] == [
+        {"role": "user", "content": "2+2?"},
+        {"role": "assistant", "content": "4"},
+        {"role": "user", "content": "And 3+3?"},
+    ]
+
+
+async def test_a_schema_goes_as_output_format_in_what_the_interface_can_express(
+    provider: Provider,
+):
+    schema: dict[str, JsonValue] = {
+        "type": "object",
+        "properties": {"answer": {"type": "string", "minLength": 1}},
+        "required": ["answer"],
+    }
+    provider.answers(anthropic_reply('{"answer": "42"}'))
+    await ask(worker(provider), response_schema=schema)
+    assert provider.bodies[0]["output_config"] == {
+        "format": {
+            "type": "json_schema",
+            "schema": {
+                "type": "object",
+                "properties": {"answer": {"type": "string", "description": "{minLength: 1}"}},
+                "additionalProperties": False,
+                "required": ["answer"],
+            },
+        }
+    }
+
+
+async def test_a_schema_that_cannot_be_expressed_is_an_error_before_anything_is_sent(
+    provider: Provider,
+):
+    with pytest.raises(UnsupportedParameterError):
+        await ask(worker(provider), response_schema={"properties": {}})
+    assert provider.requests == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "gone", "message"),
+    [
+        ({"temperature": 0.2}, "temperature", "`temperature` is deprecated for this model."),
+        (
+            {"response_schema": {"type": "object", "properties": {}}},
+            "output_config",
+            "output_config.format: Extra inputs are not permitted",
+        ),
+    ],
+)
+async def test_a_parameter_that_is_refused_is_left_out_once_and_remembered(
+    provider: Provider, settings: dict[str, JsonValue], gone: str, message: str
+):
+    refusal = anthropic_error(400, "invalid_request_error", message)
+    provider.answers(refusal, anthropic_reply("42"))
+    asked = worker(provider)
+    call = RecordedCall()
+
+    with anyio.fail_after(10):
+        await asked.reply(Prompt.of("?"), ModelSettings.model_validate(settings), call)
+        await asked.reply(Prompt.of("?"), ModelSettings.model_validate(settings), call)
+    await asked.aclose()
+
+    first, second, third = provider.bodies
+    assert set(first) - set(second) == {gone}
+    assert second == third
+    assert [bool(attempt.reply) for attempt in call.attempts] == [False, True, True]
+
+
+async def test_a_limit_that_is_too_large_is_an_error_and_not_left_out(provider: Provider):
+    message = "max_tokens: 500 > 400, which is the maximum allowed number of output tokens"
+    provider.answers(anthropic_error(400, "invalid_request_error", message))
+    await failure(worker(provider), UnsupportedParameterError)
+    assert len(provider.requests) == 1
+
+
+LOW = "Your credit balance is too low to access the Anthropic API."
+LONG = "prompt is too long: 210000 tokens > 200000 maximum"
+STATUSES = (
+    (401, "authentication_error", "invalid x-api-key", AuthenticationError),
+    (403, "permission_error", "Not allowed", AuthenticationError),
+    (402, "billing_error", "Pay first", OutOfCreditError),
+    (400, "invalid_request_error", LOW, OutOfCreditError),
+    (404, "not_found_error", "model: claude-test", UnknownModelError),
+    (408, "timeout_error", "Timed out", SlowReplyError),
+    (409, "conflict_error", "Conflict", OverloadedError),
+    (413, "request_too_large", "Too many bytes", ContextTooLongError),
+    (400, "invalid_request_error", LONG, ContextTooLongError),
+    (422, "invalid_request_error", "Bad", UnsupportedParameterError),
+    (429, "rate_limit_error", "Slow down", RateLimitedError),
+    (500, "api_error", "Internal server error", OverloadedError),
+    (503, "api_error", "Away", OverloadedError),
+    (504, "timeout_error", "Gateway", OverloadedError),
+    (529, "overloaded_error", "Overloaded", OverloadedError),
+)
+
+
+@pytest.mark.parametrize(("status", "type_", "message", "kind"), STATUSES)
+async def test_every_status_has_its_error_and_keeps_the_endpoints_words(
+    provider: Provider, status: int, type_: str, message: str, kind: type[WorkerError]
+):
+    provider.answers(anthropic_error(status, type_, message))
+    call = RecordedCall()
+    with pytest.raises(WorkerError) as caught:
+        await ask(worker(provider), call)
+    assert type(caught.value) is kind
+    assert message in caught.value.message
+    assert call.attempts[0].error is caught.value
+    assert len(provider.requests) == 1, "the library must not retry behind our back"
+
+
+@pytest.mark.parametrize(
+    ("type_", "kind"),
+    [
+        ("overloaded_error", OverloadedError),
+        ("api_error", OverloadedError),
+        ("rate_limit_error", RateLimitedError),
+        ("billing_error", OutOfCreditError),
+    ],
+)
+async def test_an_error_inside_a_stream_that_began_well_keeps_the_providers_words(
+    provider: Provider, type_: str, kind: type[WorkerError]
+):
+    error = {"type": "error", "error": {"type": type_, "message": "Fell over"}}
+    provider.answers(Answer([message_start(), *block("text", "Half a rep"), error]))
+    failed = await failure(worker(provider), kind)
+    assert "Fell over" in failed.message
+    assert failed.status is None
+
+
+async def test_the_wait_that_the_endpoint_asks_for_is_kept(provider: Provider):
+    provider.answers(anthropic_error(429, "rate_limit_error", "Slow down", retry_after="7"))
+    error = await failure(worker(provider), RateLimitedError)
+    assert error.retry_after_s == 7
+
+
+async def test_no_error_text_ever_holds_a_key(provider: Provider):
+    provider.answers(anthropic_error(401, "authentication_error", f"invalid key {SECRET}"))
+    error = await failure(worker(provider), AuthenticationError)
+    assert SECRET not in error.message
+    assert "Check ANTHROPIC_API_KEY." in error.message
+    assert error.__suppress_context__, "a traceback must not show the library's own text"
+
+
+async def test_a_missing_key_names_its_variable_and_sends_nothing(provider: Provider):
+    call = RecordedCall()
+    with pytest.raises(AuthenticationError, match="ANTHROPIC_API_KEY"):
+        await ask(worker(provider, key=ApiKey("ANTHROPIC_API_KEY")), call)
+    assert (provider.requests, call.attempts) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("tool_use", MalformedReplyError),
+        ("pause_turn", MalformedReplyError),
+        ("a_new_reason", MalformedReplyError),
+        (None, MalformedReplyError),
+    ],
+)
+async def test_a_stop_reason_that_is_no_end_is_an_error(
+    provider: Provider, reason: str | None, kind: type[WorkerError]
+):
+    provider.answers(anthropic_reply("Some text", reason=reason))
+    await failure(worker(provider), kind)
+
+
+@pytest.mark.parametrize("reason", ["max_tokens", "model_context_window_exceeded"])
+async def test_a_reply_cut_off_at_a_limit_says_so(provider: Provider, reason: str):
+    provider.answers(anthropic_reply("Forty", reason=reason))
+    assert (await ask(worker(provider))).finish_reason == "length"
+
+
+@pytest.mark.parametrize("reason", ["end_turn", "stop_sequence"])
+async def test_a_reply_that_ended_by_itself_says_so(provider: Provider, reason: str):
+    provider.answers(anthropic_reply("Forty-two", reason=reason))
+    assert (await ask(worker(provider))).finish_reason == "stop"
+
+
+@pytest.mark.parametrize(
+    ("details", "words"),
+    [
+        ({"type": "refusal", "category": "bio", "explanation": "Too risky."}, "Too risky."),
+        ({"type": "refusal", "category": "cyber"}, "cyber"),
+        (None, "no reason"),
+    ],
+)
+async def test_a_refusal_says_why(
+    provider: Provider, details: dict[str, object] | None, words: str
+):
+    pieces = [message_start(), *message_end("refusal", details=details)]
+    provider.answers(Answer(pieces))
+    error = await failure(worker(provider), RefusedError)
+    assert words in error.message
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"), [("end_turn", "empty"), ("max_tokens", "max_output_tokens")]
+)
+async def test_an_empty_reply_is_an_error_whose_usage_is_kept(
+    provider: Provider, reason: str, words: str
+):
+    provider.answers(Answer([message_start(), *block("thinking", "Hm"), *message_end(reason)]))
+    call = RecordedCall()
+    with pytest.raises(EmptyReplyError, match=words):
+        await ask(worker(provider), call)
+    assert call.attempts[0].usages[-1].output_tokens == 20
+
+
+async def test_thinking_is_kept_apart_from_the_text(provider: Provider):
+    pieces = [
+        message_start(),
+        *block("thinking", "Six ", "sevens."),
+        *block("text", "42", index=1),
+        *message_end(),
+    ]
+    provider.answers(Answer(pieces))
+    reply = await ask(worker(provider))
+    assert (reply.text, reply.reasoning) == ("42", "Six sevens.")
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [message_start(), *block("text", "Forty")],
+        ["event: message_start\ndata: {not json\n\n"],
+        [],
+    ],
+)
+async def test_a_stream_that_ends_without_an_end_mark_is_malformed(
+    provider: Provider, pieces: Sequence[Piece]
+):
+    provider.answers(Answer(pieces))
+    await failure(worker(provider), MalformedReplyError)
+
+
+async def test_a_connection_that_breaks_in_the_middle_is_unreachable(provider: Provider):
+    provider.answers(Answer([message_start(), "HANG UP"]))
+    await failure(worker(provider), UnreachableError)
+
+
+async def test_nobody_listening_is_unreachable():
+    nobody = AnthropicWorker(card(), key=KEY, base_url="http://127.0.0.1:9")
+    await failure(nobody, UnreachableError)
+
+
+@pytest.mark.parametrize(
+    ("answer", "limits", "limit"),
+    [
+        (Answer(before="STALL"), TimeLimits(first_byte_s=0.05), "first_byte"),
+        (
+            Answer([message_start(), *block("text", "F"), "STALL"]),
+            TimeLimits(first_byte_s=60, idle_s=0.05),
+            "idle",
+        ),
+    ],
+)
+async def test_silence_strikes_a_limit_and_hangs_up(
+    provider: Provider, answer: Answer, limits: TimeLimits, limit: str
+):
+    provider.answers(answer)
+    error = await failure(worker(provider, limits=limits), SlowReplyError)
+    assert isinstance(error, SlowReplyError)
+    assert error.limit == limit
+    assert await to_thread.run_sync(provider.disconnected.wait, 1)
+
+
+async def test_pings_keep_a_silent_model_alive(provider: Provider):
+    provider.answers(Answer([PING, *[PING] * 20, *anthropic_reply("42").pieces]))
+    reply = await ask(worker(provider, limits=TimeLimits(first_byte_s=5, idle_s=5)))
+    assert reply.text == "42"
+
+
+async def test_a_stopped_call_hangs_up_within_a_second_and_keeps_the_usage_so_far(
+    provider: Provider,
+):
+    provider.answers(Answer([message_start(), "STALL"]))
+    asked = worker(provider)
+    call = RecordedCall()
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            group.start_soon(asked.reply, Prompt.of("?"), ModelSettings(), call)
+            assert await to_thread.run_sync(provider.stalling.wait, 5)
+            while not call.attempts[0].usages:
+                await anyio.lowlevel.checkpoint()
+            group.cancel_scope.cancel()
+
+    assert await to_thread.run_sync(provider.disconnected.wait, 1)
+    await asked.aclose()
+    (attempt,) = call.attempts
+    assert attempt.usages[-1].input_tokens == 100
+    assert attempt.reply is None
+
+
+def classes(base: type[Exception]) -> set[type[Exception]]:
+    found = {base}
+    for inner in base.__subclasses__():
+        found |= classes(inner)
+    return found
+
+
+def raised(kind: type[Exception]) -> Exception:
+    """An instance of a class of the library, made as the library makes it."""
+    request = httpx2.Request("POST", "http://127.0.0.1/v1")
+    response = httpx2.Response(400, request=request)
+    if issubclass(kind, anthropic.APIResponseValidationError):
+        return kind(response, None)
+    if issubclass(kind, anthropic.APIStatusError):
+        return kind("no", response=response, body=None)
+    if issubclass(kind, anthropic.APITimeoutError | anthropic.APIConnectionError):
+        return kind(request=request)
+    if issubclass(kind, anthropic.APIError):
+        return kind("no", request, body=None)
+    if issubclass(kind, WorkloadIdentityError):
+        return kind("no")
+    error = kind.__new__(kind)
+    Exception.__init__(error, "no")
+    return error
+
+
+OUR_MISTAKES = {
+    "MissingDependencyError",
+    "MutuallyExclusiveAuthError",
+    "StreamAlreadyConsumed",
+    "ToolsetClosedError",
+    "ToolsetConfigError",
+    "ToolsetContractError",
+    "ToolsetUsageError",
+    "ToolsetsFixedError",
+}
+"""Exceptions that only a wrong use of the library raises: they stay what they are."""
+
+
+@pytest.mark.parametrize("kind", sorted(classes(anthropic.AnthropicError), key=repr))
+def test_every_exception_of_the_library_is_translated(kind: type[Exception]):
+    expected = kind if kind.__name__ in OUR_MISTAKES else WorkerError
+    with pytest.raises(expected), translated(KEY):
+        raise raised(kind)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (Answer(document={"type": "model", "id": "claude-test"}), None),
+        (anthropic_error(404, "not_found_error", "model: claude-test"), UnknownModelError),
+        (anthropic_error(401, "authentication_error", "invalid"), AuthenticationError),
+    ],
+)
+async def test_a_health_check_asks_for_the_very_model(
+    provider: Provider, answer: Answer, kind: type[WorkerError] | None
+):
+    provider.answers(answer)
+    if kind is None:
+        assert "claude-test" in await worker(provider).check()
+    else:
+        with pytest.raises(kind):
+            await worker(provider).check()
+    (asked,) = provider.requests
+    assert asked.path == "/v1/models/claude-test"
+    assert asked.headers["authorization"] == f"Bearer {SECRET}"
+
+
+@pytest.mark.live
+async def test_a_real_model_of_anthropic_answers():
+    secret = os.environ.get("ANTHROPIC_API_KEY")
+    if not secret:
+        pytest.skip("ANTHROPIC_API_KEY is not set")
+    real = AnthropicWorker(
+        card().model_copy(update={"model": "claude-haiku-5-5", "max_output_tokens": 2000}),
+        key=ApiKey("ANTHROPIC_API_KEY", SecretStr(secret)),
+        base_url=ANTHROPIC_URL,
+    )
+    schema: dict[str, JsonValue] = {
+        "type": "object",
+        "properties": {"product": {"type": "integer"}},
+        "required": ["product"],
+        "additionalProperties": False,
+    }
+    call = RecordedCall()
+    with anyio.fail_after(120):
+        reply = await real.reply(
+            Prompt.of("6 times 7, as JSON."),
+            ModelSettings(temperature=0, response_schema=schema),
+            call,
+        )
+    await real.aclose()
+    assert "42" in reply.text
+    assert reply.usage.input_tokens > 0

@@ -1,0 +1,382 @@
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podium_workers.catalogue import lookup
+from podium_workers.errors import ManifestError
+from podium_workers.manifest import (
+    LONGEST_REPLY,
+    UNKNOWN_WINDOW,
+    AnthropicEntry,
+    LocalEntry,
+    OpenAIEntry,
+    PoolManifest,
+    ScriptedEntry,
+    default_manifest,
+    load_manifest,
+    parse_manifest,
+    shipped,
+)
+from podium_workers.prices import price_of
+from podium_workers.wire import entries, items
+from podium_workers.worker import Price
+
+SHIPPED = ("local", "hosted", "openrouter", "mixed")
+FULL = """
+conductor = "claude"
+conductor_form = "lists"
+conductor_shows = "ordinals"
+
+[[worker]]
+name = "gpt"
+kind = "openai"
+model = "my-model"
+base_url = "https://models.example/v1"
+api_key_env = "MODELS_KEY"
+where = "hosted"
+context_window = 400_000
+max_output_tokens = 8192
+good_at = "everything"
+role = "Be brief."
+parallel = 7
+first_byte_s = 300
+idle_s = 30.5
+price = { input = 1.25, output = 10, cached_input = 0.125 }
+
+[[worker]]
+name = "claude"
+kind = "anthropic"
+model = "claude-opus-5-5"
+
+[[worker]]
+name = "small"
+kind = "local"
+gguf = "/models/some.gguf"
+threads = 2
+
+[[worker]]
+name = "dry"
+kind = "scripted"
+replies = ["one", "two"]
+
+[[worker.rule]]
+when = "plan"
+reply = '{"steps": []}'
+"""
+
+
+def entry(**keys: object) -> str:
+    lines = {"name": "gpt", "kind": "openai", "model": "m"} | keys
+    written = [f"{key} = {_toml(value)}" for key, value in lines.items() if value is not None]
+    return "[[worker]]\n" + "\n".join(written)
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def problem(text: str) -> str:
+    with pytest.raises(ManifestError) as caught:
+        parse_manifest(text, "pool.toml")
+    message = str(caught.value)
+    assert message.startswith("pool.toml: ")
+    assert message.endswith(".")
+    assert "\n" not in message
+    return message
+
+
+def test_everything_that_a_manifest_can_say_is_kept():
+    manifest = parse_manifest(FULL, "pool.toml")
+
+    gpt, claude, small, dry = manifest.workers
+    assert (manifest.conductor, manifest.conductor_form, manifest.conductor_shows) == (
+        "claude",
+        "lists",
+        "ordinals",
+    )
+    assert manifest.names == ("gpt", "claude", "small", "dry")
+    assert isinstance(gpt, OpenAIEntry)
+    assert (gpt.url, gpt.key_variable) == ("https://models.example/v1", "MODELS_KEY")
+    assert (gpt.limits.first_byte_s, gpt.limits.idle_s) == (300, 30.5)
+    assert gpt.card.model_dump() == {
+        "name": "gpt",
+        "kind": "openai",
+        "model": "my-model",
+        "where": "hosted",
+        "context_window": 400_000,
+        "max_output_tokens": 8192,
+        "price": {"input": 1.25, "output": 10, "cached_input": 0.125, "cache_write": None},
+        "good_at": "everything",
+        "role": "Be brief.",
+        "parallel": 7,
+    }
+    assert isinstance(claude, AnthropicEntry)
+    assert claude.key_variable == "ANTHROPIC_API_KEY"
+    assert isinstance(small, LocalEntry)
+    assert (small.gguf, small.threads, small.card.where) == ("/models/some.gguf", 2, "local")
+    assert isinstance(dry, ScriptedEntry)
+    assert dry.replies == ("one", "two")
+    assert dry.rules[0].when == "plan"
+
+
+def test_price_window_and_limit_of_a_known_model_come_from_the_table():
+    text = entry(name="c", kind="anthropic", model="claude-opus-5-5")
+    card = parse_manifest(text, "p").workers[0].card
+    assert (card.context_window, card.max_output_tokens) == (1_000_000, LONGEST_REPLY)
+    assert card.price == price_of("claude-opus-5-5") is not None
+
+
+def test_a_window_beyond_which_the_price_is_another_one_has_no_known_price():
+    card = parse_manifest(entry(model="gpt-6.2-sol", context_window=1_000_000), "p").workers[0].card
+    assert card.price is None
+    card = parse_manifest(entry(model="gpt-6.2-sol", context_window=100_000), "p").workers[0].card
+    assert card.price is not None
+
+
+def test_a_known_name_at_another_address_has_no_known_price():
+    text = entry(model="gpt-6.2-sol", base_url="https://reseller.example/v1")
+    assert parse_manifest(text, "p").workers[0].card.price is None
+
+
+def test_nothing_known_of_a_model_means_a_small_window_and_an_unknown_price():
+    card = parse_manifest(entry(), "p").workers[0].card
+    assert (card.context_window, card.max_output_tokens) == (UNKNOWN_WINDOW, UNKNOWN_WINDOW // 2)
+    assert card.price is None
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost:11434", "[::1]:1"])
+def test_an_address_on_this_machine_is_local_needs_no_key_and_costs_nothing(host: str):
+    worker = parse_manifest(entry(base_url=f"http://{host}/v1"), "p").workers[0]
+    assert isinstance(worker, OpenAIEntry)
+    assert (worker.card.where, worker.key_variable) == ("local", None)
+    assert worker.card.price == Price(input=0, output=0)
+
+
+def test_where_can_be_said_against_the_address():
+    text = entry(base_url="http://10.0.0.5/v1", where="local")
+    assert parse_manifest(text, "p").workers[0].card.where == "local"
+    text = entry(base_url="http://127.0.0.1/v1", where="hosted")
+    assert parse_manifest(text, "p").workers[0].card.where == "hosted"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "names no worker"),
+        ("worker = []", "names no worker"),
+        ("x = 1\n" + entry(), "x: there is no such key"),
+        ("[[workers]]\nname = 'a'", "did you mean 'worker'?"),
+        ("conductr = 'gpt'\n" + entry(), "did you mean 'conductor'?"),
+        ("conductor = 'other'\n" + entry(), "'other' is not a worker of this pool"),
+        ("conductor_form = 'xml'\n" + entry(), "conductor_form: input should be 'json' or 'lists'"),
+        ("a = [", "not valid TOML"),
+        ("a = 1\nb = = 2", "line 2"),
+        ("a = " + "9" * 5000, "not valid TOML"),
+        (entry(modle="m"), "worker 1 ('gpt'), modle: there is no such key; did you mean 'model'?"),
+        (entry(gguf="x"), "worker 1 ('gpt'), gguf: there is no such key"),
+        (entry(kind="opnai"), "there is no kind 'opnai'; did you mean 'openai'?"),
+        (entry(kind=None), "kind is missing"),
+        (entry(model=None), "worker 1 ('gpt'), model: this key is missing"),
+        (entry(model=""), "model"),
+        (entry(name="two words"), "name: use letters, digits"),
+        (entry(name="podium"), "'podium' has a meaning of its own"),
+        (entry(name="caller"), "'caller' has a meaning of its own"),
+        (entry() + "\n" + entry(), "two workers are named 'gpt'"),
+        (entry(context_window="big"), "context_window: input should be a valid integer"),
+        (entry(context_window="8192"), "context_window: input should be a valid integer"),
+        (entry(context_window=True), "context_window"),
+        (entry(context_window=5), "context_window"),
+        (entry(parallel=0), "parallel"),
+        (entry(good_at=5), "good_at: input should be a valid string (found 5)"),
+        (entry(where="cloud"), "where"),
+        (entry(base_url="models.example/v1"), "base_url: this must be an address"),
+        (entry(base_url="ftp://models.example"), "base_url: this must be an address"),
+        (entry(base_url="http://h:notaport/"), "base_url: this must be an address"),
+        (entry(base_url="http://[::1"), "base_url: this must be an address"),
+        (entry() + "\nprice = { input = 1 }", "price.output: this key is missing"),
+        (entry() + "\nprice = { input = '1', output = 2 }", "price.input"),
+        (entry() + "\nprice = { input = 1, output = -2 }", "price.output"),
+        (entry() + "\nprice = { input = 1, output = 2, cahced_input = 1 }", "'cached_input'?"),
+        ('[[worker]]\nname = "d"\nkind = "scripted"', "needs replies"),
+        ('[[worker]]\nname = "d"\nkind = "scripted"\nreplies = [1]', "replies"),
+        (
+            '[[worker]]\nname = "d"\nkind = "scripted"\n[[worker.rule]]\nwhn = "x"\nreply = "y"',
+            "rule",
+        ),
+        ("worker = 5", "worker: this must be a list (found 5)"),
+        ("worker = ['a']", "worker 1"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place_and_what_to_type(text: str, words: str):
+    assert words in problem(text)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "sk-proj-0123456789abcdef",
+        "sk_live_0123456789abcdef",
+        "AIzaSyA0123456789abcdefg",
+        "gsk_0123456789abcdefghij",
+        "hf_0123456789abcdefghij",
+    ],
+)
+def test_a_key_in_a_manifest_is_refused_without_being_repeated(key: str):
+    for text in (
+        entry(api_key_env=key),
+        entry(api_key=key),
+        entry(base_url=f"https://user:{key}@models.example"),
+        entry(base_url=f"https://models.example/?key={key}"),
+        entry(name=key, kind="nonsense"),
+        entry(context_window=key),
+    ):
+        assert key not in problem(text)
+    assert "never the key itself" in problem(entry(api_key_env=key))
+    assert 'api_key_env = "OPENAI_API_KEY"' in problem(entry(api_key=key))
+
+
+def test_a_file_that_is_missing_or_no_text_is_an_error_that_names_it(tmp_path: Path):
+    missing = tmp_path / "pool.toml"
+    with pytest.raises(ManifestError, match=r"pool\.toml: there is no such file"):
+        load_manifest(missing)
+    with pytest.raises(ManifestError, match="cannot be read"):
+        load_manifest(tmp_path)
+    missing.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ManifestError, match="cannot be read"):
+        load_manifest(missing)
+    missing.write_text(FULL)
+    assert load_manifest(missing).names == ("gpt", "claude", "small", "dry")
+
+
+@given(st.text())
+def test_no_text_whatever_raises_anything_but_a_manifest_error(text: str):
+    with pytest.raises(ManifestError):
+        parse_manifest(text, "pool.toml")
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.dates(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+KEYS = st.sampled_from(
+    ["name", "kind", "model", "gguf", "replies", "rule", "price", "base_url", "api_key_env", "role"]
+)
+
+
+@given(
+    st.lists(
+        st.dictionaries(KEYS, VALUES, max_size=6).map(
+            lambda keys: {"name": "a", "kind": "openai"} | keys
+        )
+        | st.dictionaries(KEYS, VALUES, max_size=6).map(
+            lambda keys: keys | {"name": "a", "kind": "scripted"}
+        ),
+        max_size=3,
+    ),
+    st.dictionaries(st.sampled_from(["conductor", "conductor_form", "x"]), VALUES, max_size=2),
+)
+def test_no_values_whatever_raise_anything_but_a_manifest_error(
+    workers: list[dict[str, object]], top: dict[str, object]
+):
+    text = "\n".join(f"{key} = {_any_toml(value)}" for key, value in top.items())
+    text += "".join(
+        "\n[[worker]]\n" + "\n".join(f"{key} = {_any_toml(value)}" for key, value in keys.items())
+        for keys in workers
+    )
+    try:
+        tomllib.loads(text)
+        parsed = parse_manifest(text, "pool.toml")
+    except (ManifestError, tomllib.TOMLDecodeError):
+        return
+    assert parsed.names == ("a",)
+
+
+def _any_toml(value: object) -> str:
+    """*value* as TOML, well enough: what does not come out right is not valid TOML."""
+    fields, listed = entries(value), items(value)
+    if isinstance(value, dict):
+        pairs = (f"{_any_toml(key)} = {_any_toml(inner)}" for key, inner in fields.items())
+        return "{" + ", ".join(pairs) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_any_toml(inner) for inner in listed) + "]"
+    if isinstance(value, str):
+        return '"' + "".join(f"\\U{ord(letter):08x}" for letter in value) + '"'
+    return '""' if value is None else _toml(value)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_manifest_loads_and_says_what_each_worker_is_good_at(name: str):
+    manifest = shipped(name)
+    assert all(worker.good_at for worker in manifest.workers)
+    assert all(worker.card.context_window >= 4096 for worker in manifest.workers)
+    for worker in manifest.workers:
+        if isinstance(worker, LocalEntry):
+            assert worker.card.context_window <= lookup(worker.gguf).context_window
+
+
+@pytest.mark.parametrize("name", ["hosted", "mixed"])
+def test_every_hosted_model_that_is_shipped_has_a_known_price(name: str):
+    for worker in shipped(name).workers:
+        assert worker.card.price is not None, worker.name
+
+
+def test_the_folder_of_manifests_repeats_the_shipped_ones():
+    folder = Path(__file__).parents[2] / "manifests" / "pools"
+    package = files("podium_workers") / "pools"
+    assert sorted(path.name for path in folder.iterdir()) == sorted(f"{n}.toml" for n in SHIPPED)
+    for name in SHIPPED:
+        repeated = (folder / f"{name}.toml").read_bytes()
+        assert repeated == (package / f"{name}.toml").read_bytes(), f"copy {name}.toml again"
+
+
+def pool_of(env: dict[str, str]) -> tuple[PoolManifest, str]:
+    manifest, why = default_manifest(env)
+    assert "secret" not in why
+    assert "\n" not in why
+    return manifest, why
+
+
+def test_without_keys_the_pool_is_local_and_says_why():
+    manifest, why = pool_of({"PATH": "/bin", "OPENAI_API_KEY": ""})
+    assert manifest == shipped("local")
+    assert manifest.names == ("qwen-1.5b", "qwen-0.5b", "smollm2")
+    assert "qwen-1.5b" in why
+    assert "OPENAI_API_KEY" in why
+
+
+@pytest.mark.parametrize(
+    ("variable", "names"),
+    [
+        ("OPENAI_API_KEY", ("gpt-sol", "gpt-luna")),
+        ("ANTHROPIC_API_KEY", ("claude-opus", "claude-haiku")),
+        ("GEMINI_API_KEY", ("gemini-flash",)),
+        ("GOOGLE_API_KEY", ("gemini-flash",)),
+        ("OPENROUTER_API_KEY", ("claude-opus", "gpt-terra")),
+    ],
+)
+def test_a_key_gives_the_models_that_it_opens(variable: str, names: tuple[str, ...]):
+    manifest, why = pool_of({variable: "secret"})
+    assert manifest.names == names
+    for worker in manifest.workers:
+        assert isinstance(worker, OpenAIEntry | AnthropicEntry)
+        assert worker.key_variable == variable
+        assert worker.card.where == "hosted"
+    assert f"{variable} is set" in why
+
+
+def test_several_keys_give_one_pool_in_the_order_of_strength():
+    manifest, why = pool_of({"OPENAI_API_KEY": "secret", "ANTHROPIC_API_KEY": "secret"})
+    assert manifest.names == ("claude-opus", "gpt-sol", "gpt-luna", "claude-haiku")
+    assert "ANTHROPIC_API_KEY and OPENAI_API_KEY are set" in why
+
+
+def test_openrouter_counts_only_where_there_is_no_other_key():
+    manifest, _ = pool_of({"OPENAI_API_KEY": "secret", "OPENROUTER_API_KEY": "secret"})
+    assert manifest.names == ("gpt-sol", "gpt-luna")

@@ -1,0 +1,223 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.provider_simulator import Answer, Provider, anthropic_reply, openai_reply
+from tests.recorded_call import RecordedCall
+
+from podium_workers.errors import AuthenticationError, PoolSelectionError
+from podium_workers.manifest import parse_manifest
+from podium_workers.pool import Health, Pool, health, open_pool
+from podium_workers.scripted import ScriptedWorker
+from podium_workers.worker import Call, ModelSettings, Prompt, Reply, WorkerCard
+
+
+def scripted(name: str, where: str = "local") -> ScriptedWorker:
+    card = ScriptedWorker.named(name, ["ok"]).card
+    return ScriptedWorker(WorkerCard.model_validate(card.model_dump() | {"where": where}), ["ok"])
+
+
+POOL = Pool(
+    workers=(scripted("big", "hosted"), scripted("mid", "hosted"), scripted("tiny")),
+    conductor="mid",
+    conductor_form="lists",
+    conductor_shows="ordinals",
+)
+
+
+def test_a_pool_knows_its_workers_in_their_order():
+    assert POOL.names == ("big", "mid", "tiny")
+    assert [card.name for card in POOL.cards] == ["big", "mid", "tiny"]
+    assert POOL.get("mid") is POOL.workers[1]
+
+
+def test_an_unknown_worker_is_an_error_that_lists_the_names():
+    with pytest.raises(PoolSelectionError, match=r"did you mean 'tiny'\?.*big \(hosted\)"):
+        POOL.get("tinny")
+
+
+@pytest.mark.parametrize(
+    ("workers", "exclude", "local_only", "left"),
+    [
+        ((), (), False, ("big", "mid", "tiny")),
+        (("tiny", "big"), (), False, ("big", "tiny")),
+        ((), ("mid",), False, ("big", "tiny")),
+        ((), (), True, ("tiny",)),
+        (("big", "tiny"), ("big",), False, ("tiny",)),
+    ],
+)
+def test_a_choice_leaves_the_allowed_ones_in_the_pools_order(
+    workers: tuple[str, ...], exclude: tuple[str, ...], local_only: bool, left: tuple[str, ...]
+):
+    chosen = POOL.allowed(workers=workers, exclude=exclude, local_only=local_only)
+    assert chosen.names == left
+    assert (chosen.conductor_form, chosen.conductor_shows) == ("lists", "ordinals")
+
+
+def test_a_conductor_that_is_not_allowed_is_stood_in_for_by_the_strongest_left():
+    assert POOL.allowed(exclude=("tiny",)).conductor == "mid"
+    assert POOL.allowed(exclude=("mid",)).conductor == "big"
+    assert POOL.allowed(local_only=True).conductor == "tiny"
+
+
+@pytest.mark.parametrize(
+    ("workers", "exclude", "local_only", "words"),
+    [
+        (("nobody",), (), False, "workers: there is no worker 'nobody'"),
+        ((), ("nobody",), False, "exclude: there is no worker 'nobody'"),
+        (("big",), ("big",), False, "left by this choice"),
+        (("big",), (), True, "left by this choice"),
+    ],
+)
+def test_a_choice_that_cannot_be_met_is_an_error_that_lists_the_pool(
+    workers: tuple[str, ...], exclude: tuple[str, ...], local_only: bool, words: str
+):
+    with pytest.raises(PoolSelectionError, match=words) as caught:
+        POOL.allowed(workers=workers, exclude=exclude, local_only=local_only)
+    assert "big (hosted), mid (hosted), tiny (local)" in str(caught.value)
+
+
+def test_a_pool_without_local_workers_has_nothing_for_local_only():
+    with pytest.raises(PoolSelectionError, match="left by local_only"):
+        Pool(workers=POOL.workers[:2], conductor="big").allowed(local_only=True)
+
+
+def opened(text: str, tmp_path: Path, **env: str):
+    return open_pool(
+        parse_manifest(text, "pool.toml"),
+        env=env,
+        models_dir=tmp_path / "models",
+        state_dir=tmp_path / "state",
+        memory_limit_bytes=2**30,
+        notify=lambda text: None,
+    )
+
+
+async def ask(pool: Pool, name: str) -> Reply:
+    with anyio.fail_after(10):
+        return await pool.get(name).reply(Prompt.of("?"), ModelSettings(), RecordedCall())
+
+
+async def test_every_hosted_kind_is_opened_with_its_own_address_and_key(
+    provider: Provider, tmp_path: Path
+):
+    text = f"""
+    conductor = "two"
+    [[worker]]
+    name = "one"
+    kind = "openai"
+    model = "m1"
+    base_url = "{provider.url}/v1"
+    api_key_env = "FIRST"
+    [[worker]]
+    name = "two"
+    kind = "anthropic"
+    model = "m2"
+    base_url = "{provider.url}"
+    api_key_env = "SECOND"
+    """
+    async with opened(text, tmp_path, FIRST=" key-of-first\n", SECOND="key-of-second") as pool:
+        assert (pool.names, pool.conductor) == (("one", "two"), "two")
+        provider.answers(openai_reply("from one"), anthropic_reply("from two"))
+        assert (await ask(pool, "one")).text == "from one"
+        assert (await ask(pool, "two")).text == "from two"
+    first, second = provider.requests
+    assert (first.path, first.headers["authorization"]) == (
+        "/v1/chat/completions",
+        "Bearer key-of-first",
+    )
+    assert (second.path, second.headers["authorization"]) == (
+        "/v1/messages",
+        "Bearer key-of-second",
+    )
+
+
+SCRIPTED = """
+[[worker]]
+name = "dry"
+kind = "scripted"
+replies = ["one", "two"]
+[[worker.rule]]
+when = "weather"
+reply = "sunny"
+"""
+
+
+async def test_a_scripted_pool_gives_a_dry_run(tmp_path: Path):
+    async with opened(SCRIPTED, tmp_path) as pool:
+        assert [(await ask(pool, "dry")).text for _ in range(3)] == ["one", "two", "two"]
+        assert pool.conductor == "dry"
+
+
+async def test_a_worker_without_its_key_is_listed_and_names_the_variable_when_asked(
+    tmp_path: Path,
+):
+    text = '[[worker]]\nname = "gpt"\nkind = "openai"\nmodel = "gpt-6-luna"'
+    async with opened(text, tmp_path, OPENAI_API_KEY="  ") as pool:
+        assert pool.names == ("gpt",)
+        with pytest.raises(AuthenticationError, match="OPENAI_API_KEY is not set"):
+            await ask(pool, "gpt")
+        found = await health(pool.get("gpt"))
+    assert not found.ok
+    assert "OPENAI_API_KEY" in found.detail
+
+
+async def test_health_asks_the_endpoint(provider: Provider, tmp_path: Path):
+    text = f"""
+    [[worker]]
+    name = "mine"
+    kind = "openai"
+    model = "m1"
+    base_url = "{provider.url}/v1"
+    [[worker]]
+    name = "gone"
+    kind = "openai"
+    model = "m1"
+    base_url = "http://127.0.0.1:9/v1"
+    """
+    provider.answers(Answer(document={"data": [{"id": "m1"}]}))
+    async with opened(text + SCRIPTED, tmp_path) as pool:
+        good, bad, dry = [await health(worker) for worker in pool.workers]
+    assert good == Health(name="mine", ok=True, detail=f"{provider.url}/v1 answers and has 'm1'")
+    assert not bad.ok
+    assert "does not answer" in bad.detail
+    assert dry.ok
+
+
+class Unchecked:
+    """A worker of somebody else's that cannot be checked."""
+
+    card = POOL.cards[0]
+
+    async def reply(self, prompt: Prompt, settings: ModelSettings, call: Call) -> Reply:
+        raise AuthenticationError("no")
+
+
+async def test_a_worker_that_cannot_be_checked_is_not_called_ill():
+    found = await health(Unchecked())
+    assert found.ok
+    assert "not checked" in found.detail
+
+
+def test_opening_a_pool_imports_no_providers_library_and_no_http_client():
+    program = """
+import sys, anyio
+from pathlib import Path
+from podium_workers.manifest import shipped
+from podium_workers.pool import open_pool
+
+async def main():
+    async with open_pool(
+        shipped("mixed"), env={}, models_dir=Path("m"), state_dir=Path("s"),
+        memory_limit_bytes=1, notify=print,
+    ) as pool:
+        assert len(pool.cards) == 4
+
+anyio.run(main)
+heavy = {"openai", "anthropic", "httpx2", "xllamacpp", "huggingface_hub"} & set(sys.modules)
+sys.exit(f"imported: {heavy}" if heavy else 0)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

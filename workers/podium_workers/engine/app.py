@@ -1,0 +1,211 @@
+"""The engine's HTTP surface, for this user's Podium processes alone: a key opens it.
+
+`/v1/chat/completions` speaks OpenAI's wire, with the field `podium_model` (a `ModelSpec`) naming
+what is to be served; replies of the model's server pass through as they come, errors included.
+A caller that hangs up ends its call all the way down.
+"""
+
+import hmac
+import json
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import cast
+
+import anyio
+import httpx2
+from pydantic import JsonValue, ValidationError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from podium_workers.engine.llama import LlamaServer
+from podium_workers.engine.models import Models
+from podium_workers.engine.presence import Presence
+from podium_workers.engine.state import PROTOCOL, EngineStatus, ModelSpec
+from podium_workers.errors import (
+    ModelFileError,
+    OverloadedError,
+    UnreachableError,
+    UnsupportedParameterError,
+    WorkerError,
+)
+
+_STATUS_OF: dict[type[WorkerError], int] = {
+    ModelFileError: 422,
+    UnsupportedParameterError: 400,
+    UnreachableError: 502,
+    OverloadedError: 503,
+}
+
+
+def build_app(key: str, presence: Presence, models: Models, http: httpx2.AsyncClient) -> ASGIApp:
+    """The application; *http* reaches the model servers."""
+
+    async def health(request: Request) -> JSONResponse:
+        return JSONResponse({"protocol": PROTOCOL, "pid": os.getpid()})
+
+    async def status(request: Request) -> JSONResponse:
+        return JSONResponse(_status(presence, models).model_dump(mode="json"))
+
+    async def served(request: Request) -> JSONResponse:
+        found = [{"id": str(model.spec.path), "object": "model"} for model in models.statuses]
+        return JSONResponse({"object": "list", "data": found})
+
+    routes = [
+        Route("/health", health),
+        Route("/status", status),
+        Route("/v1/models", served),
+        Route("/hold", Hold(presence)),
+        Route("/v1/chat/completions", Chat(presence, models, http), methods=["POST"]),
+    ]
+    return Locked(Starlette(routes=routes), key)
+
+
+def _status(presence: Presence, models: Models) -> EngineStatus:
+    limit, used = presence.memory_limit, models.used_bytes
+    over = limit is not None and used > limit
+    return EngineStatus(
+        protocol=PROTOCOL,
+        version=version("podium"),
+        pid=os.getpid(),
+        clients=presence.clients,
+        calls=presence.calls,
+        memory_limit_bytes=limit,
+        resident_bytes=used,
+        warning="The loaded models take more memory than local_memory_gb allows." if over else "",
+        models=models.statuses,
+    )
+
+
+@dataclass(frozen=True)
+class Locked:
+    """Lets nobody in without the key."""
+
+    app: ASGIApp
+    key: str
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        given = Request(scope).headers.get("authorization", "")
+        if hmac.compare_digest(given.encode(), f"Bearer {self.key}".encode()):
+            await self.app(scope, receive, send)
+        else:
+            refusal = JSONResponse(_body("authentication", "The key is wrong."), status_code=401)
+            await refusal(scope, receive, send)
+
+
+@dataclass(frozen=True)
+class Hold:
+    """An answer that never ends: whoever reads it is a client for as long as it does."""
+
+    presence: Presence
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.presence.closed:
+            await _refuse(OverloadedError("The engine is ending."), scope, receive, send)
+            return
+        limit = int(Request(scope).query_params.get("memory_limit_bytes", "0"))
+        with self.presence.client(limit):
+            await send(_start(200, b"application/json"))
+            await send(_piece(json.dumps({"pid": os.getpid()}).encode() + b"\n"))
+            await _until_gone(receive)
+
+
+@dataclass(frozen=True)
+class Chat:
+    """One call of a model."""
+
+    presence: Presence
+    models: Models
+    http: httpx2.AsyncClient
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await Request(scope, receive).body()
+        with self.presence.call():
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_cancel_when_gone, receive, tasks.cancel_scope)
+                try:
+                    await self._answer(body, send)
+                except WorkerError as error:
+                    await _refuse(error, scope, receive, send)
+                tasks.cancel_scope.cancel()
+
+    async def _answer(self, body: bytes, send: Send) -> None:
+        if self.presence.closed:
+            raise OverloadedError("The engine is ending.")
+        spec, request = _parse(body)
+        async with self.models.lease(spec) as server:
+            await self._forward(server, request, send)
+
+    async def _forward(self, server: LlamaServer, request: bytes, send: Send) -> None:
+        begun = False
+        try:
+            async with self.http.stream(
+                "POST",
+                f"{server.url}/v1/chat/completions",
+                content=request,
+                headers={
+                    "Authorization": f"Bearer {server.key}",
+                    "Content-Type": "application/json",
+                },
+            ) as reply:
+                kind = reply.headers.get("content-type", "application/json")
+                await send(_start(reply.status_code, kind.encode()))
+                begun = True
+                async for piece in reply.aiter_raw():
+                    await send(_piece(piece))
+                await send(_piece(b"", more=False))
+        except httpx2.TransportError as error:
+            ended = UnreachableError("The process of the model ended; the next call starts it.")
+            if not begun:
+                raise ended from error
+            # What has been sent stands, so the error goes into the stream, as OpenAI's wire has it.
+            event = json.dumps(_body(ended.code, ended.message))
+            await send(_piece(f"data: {event}\n\n".encode(), more=False))
+
+
+def _parse(body: bytes) -> tuple[ModelSpec, bytes]:
+    """The model that a request asks for, and the request for its server."""
+    try:
+        request = cast("JsonValue", json.loads(body))
+        if not isinstance(request, dict):
+            raise ValueError("not an object")
+        spec = ModelSpec.model_validate(request.pop("podium_model", None), strict=False)
+    except (ValueError, ValidationError) as error:
+        raise UnsupportedParameterError(
+            "The request is not JSON with the field podium_model.", parameter="podium_model"
+        ) from error
+    return spec, json.dumps(request).encode()
+
+
+async def _refuse(error: WorkerError, scope: Scope, receive: Receive, send: Send) -> None:
+    answer = JSONResponse(
+        _body(error.code, error.message), status_code=_STATUS_OF.get(type(error), 500)
+    )
+    await answer(scope, receive, send)
+
+
+def _body(code: str, message: str) -> dict[str, JsonValue]:
+    return {"error": {"type": code, "message": message}}
+
+
+def _start(status: int, content_type: bytes) -> Message:
+    headers = [(b"content-type", content_type)]
+    return {"type": "http.response.start", "status": status, "headers": headers}
+
+
+def _piece(content: bytes, *, more: bool = True) -> Message:
+    return {"type": "http.response.body", "body": content, "more_body": more}
+
+
+async def _until_gone(receive: Callable[[], Awaitable[Message]]) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _cancel_when_gone(receive: Receive, scope: anyio.CancelScope) -> None:
+    await _until_gone(receive)
+    scope.cancel()

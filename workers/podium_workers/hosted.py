@@ -1,0 +1,162 @@
+"""What hosted workers have in common: one client each, and learning what a model does not take.
+
+Knows no wire format: `openai` and `anthropic` each add theirs.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar, Generic, TypeVar
+
+import anyio
+from anyio import to_thread
+from pydantic import JsonValue
+
+from podium_workers.errors import (
+    AuthenticationError,
+    UnknownModelError,
+    UnreachableError,
+    UnsupportedParameterError,
+)
+from podium_workers.wire import (
+    ApiKey,
+    Said,
+    TimeLimits,
+    entries,
+    failure,
+    is_loopback,
+    messages_of,
+    words_in,
+)
+from podium_workers.worker import Call, Message, ModelSettings, Prompt, Reply, WorkerCard
+
+CHECK_TIMEOUT_S = 5.0
+"""Seconds that a health check waits for an endpoint."""
+
+ClientT = TypeVar("ClientT")
+
+
+class HostedWorker(ABC, Generic[ClientT]):
+    """A worker behind a provider's HTTP interface.
+
+    A parameter that the model does not take is left out from then on, on this worker alone; what
+    was really sent stands in the record of each attempt.
+    """
+
+    check_names_model: ClassVar[bool] = False
+    """Whether the health check asks for this worker's model, so that 404 means: no such model."""
+
+    def __init__(
+        self, card: WorkerCard, *, key: ApiKey, base_url: str, limits: TimeLimits | None = None
+    ) -> None:
+        self._card = card
+        self._key = key
+        self._base_url = base_url.rstrip("/")
+        self._limits = limits or TimeLimits()
+        self._refused: set[str] = set()
+        self._client: ClientT | None = None
+        # Held while the library is imported, so that calls at the same time make one client.
+        self._opening = anyio.Lock()
+
+    @property
+    def card(self) -> WorkerCard:
+        return self._card
+
+    async def reply(self, prompt: Prompt, settings: ModelSettings, call: Call) -> Reply:
+        """Answer *prompt*.
+
+        Raises:
+            WorkerError: no usable reply; the class says at which boundary.
+        """
+        secret = self._key.reveal()
+        async with self._opening:
+            if self._client is None:
+                self._client = await to_thread.run_sync(self._open, secret)
+        messages = messages_of(prompt, self._card)
+        while True:
+            parameters = self.parameters(settings)
+            try:
+                return await self._ask(self._client, messages, parameters, call)
+            except UnsupportedParameterError as error:
+                if error.parameter is None:
+                    raise
+                self._refused.add(error.parameter)
+                if self.parameters(settings) == parameters:
+                    raise
+
+    async def check(self) -> str:
+        """What a look at the endpoint shows; it takes at most some seconds and costs nothing.
+
+        Raises:
+            WorkerError: the key is missing or refused, the model unknown, or nobody answers.
+        """
+        url, headers = self._check_request(self._key.reveal())
+        import httpx2
+
+        try:
+            async with httpx2.AsyncClient(
+                timeout=CHECK_TIMEOUT_S, trust_env=not is_loopback(url)
+            ) as client:
+                response = await client.get(url, headers=headers)
+        except httpx2.HTTPError as error:
+            why = self._key.scrub(str(error)) or type(error).__name__
+            raise UnreachableError(f"{self._base_url} does not answer: {why}") from None
+        try:
+            body: object = response.json()
+        except ValueError:
+            body = response.text
+        if response.is_success:
+            return self._seen(entries(body))
+        said = Said(words_in(body, response.reason_phrase), status=response.status_code)
+        error = failure(said, self._key)
+        lacks_model = isinstance(error, UnknownModelError) and self.check_names_model
+        if lacks_model or isinstance(error, AuthenticationError):
+            raise error
+        return f"{self._base_url} answers, but not to a question for its models"
+
+    async def aclose(self) -> None:
+        """Close the connections; a later call opens new ones."""
+        client, self._client = self._client, None
+        if client is not None:
+            await self._close(client)
+
+    @abstractmethod
+    def _open(self, secret: str) -> ClientT:
+        """Import the provider's library and make its client; called in a thread."""
+
+    @abstractmethod
+    async def _close(self, client: ClientT) -> None: ...
+
+    @abstractmethod
+    def parameters(self, settings: ModelSettings) -> dict[str, JsonValue]:
+        """What a request holds beside model and messages, without what was refused before.
+
+        Raises:
+            UnsupportedParameterError: a setting that the provider's interface cannot express.
+        """
+
+    @abstractmethod
+    async def _ask(
+        self,
+        client: ClientT,
+        messages: tuple[Message, ...],
+        parameters: dict[str, JsonValue],
+        call: Call,
+    ) -> Reply:
+        """One request to the provider, recorded as one attempt."""
+
+    @abstractmethod
+    def _check_request(self, secret: str) -> tuple[str, dict[str, str]]:
+        """Address and headers of a request that costs nothing."""
+
+    @abstractmethod
+    def _seen(self, body: Mapping[str, object]) -> str:
+        """What a good answer to that request shows.
+
+        Raises:
+            UnknownModelError: the endpoint lists its models, and this one is not among them.
+        """
+
+    def _reply_limit(self, settings: ModelSettings) -> int:
+        """Tokens that the reply may have: what was asked for, within what the card allows."""
+        asked = settings.max_output_tokens or self._card.max_output_tokens
+        return min(asked, self._card.max_output_tokens)
