@@ -24,4 +24,4 @@ def provider(running_provider: Provider) -> Provider:
 @pytest.fixture
 def podium(tmp_path: Path) -> CommandLine:
     """The command `podium` with a scripted pool, in a folder of its own."""
-    return CommandLine(tmp_path)
+    return CommandLine.scripted(tmp_path)

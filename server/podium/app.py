@@ -18,9 +18,29 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, ResourceLink, TextContent, ToolAnnotations
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, JsonValue
 
 from podium import __version__
+from podium.arguments import (
+    ConductorName,
+    Depth,
+    Exclude,
+    FileArgument,
+    Files,
+    FollowUp,
+    LocalOnly,
+    MaxSeconds,
+    MaxWait,
+    PlanArgument,
+    PlanStep,
+    Question,
+    Rounds,
+    RunId,
+    Strategy,
+    Workers,
+    argument,
+    untitled,
+)
 from podium.config import Settings
 from podium.errors import PodiumError, QuestionError
 from podium.estimate import Estimate, estimate
@@ -31,7 +51,7 @@ from podium.runs import Runs
 from podium.trace import Event, Run, RunRequest, RunSummary, TextFile
 from podium.views import RunView, full_receipt, prompt_text, told, view
 from podium_workers.errors import WorkerError
-from podium_workers.worker import WorkerCard
+from podium_workers.worker import Frozen, WorkerCard
 
 PROGRESS_S = 8.0
 """Seconds between signs of life while nothing happens; idle limits of clients start at 10."""
@@ -49,22 +69,28 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class PlanStep(BaseModel):
-    """One step of a plan that the caller gives."""
+class Published(BaseModel):
+    """Base of the published result types: they name the main fields and allow the others.
 
-    worker: str = Field(description="Name from list_workers, or 'caller' for yourself.")
-    subtask: str = Field(description="What this worker has to do.")
-    access: list[int] = Field(
-        default_factory=list[int], description="Earlier step numbers that it may read; [] for none."
-    )
+    Whole schemas would cost every client thousands of tokens in `tools/list`.
+    """
+
+    model_config = ConfigDict(extra="allow", json_schema_extra=untitled)
 
 
-class FileArgument(BaseModel):
-    """A text file that belongs to the question: its text, or on stdio its path."""
+class RunResult(Published):
+    run_id: str
+    status: str
+    answer: str
 
-    name: str = Field(default="", description="File name; taken from the path when empty.")
-    text: str = Field(default="", description="The whole text.")
-    path: str = Field(default="", description="Path on this machine instead of text (stdio only).")
+
+class RunsResult(Published):
+    runs: list[dict[str, JsonValue]]
+
+
+class WorkersResult(Published):
+    workers: list[dict[str, JsonValue]]
+    conductor: str
 
 
 class PlanView(RunView):
@@ -73,50 +99,20 @@ class PlanView(RunView):
     estimate: Estimate | None
 
 
-class RunList(BaseModel):
+class RunList(Frozen):
     """Runs, newest first or best match first."""
 
-    runs: list[RunSummary]
-    snippets: list[str] = Field(description="For a search, where each run matches.")
+    runs: tuple[RunSummary, ...]
+    snippets: tuple[str, ...] = ()
+    """For a search, where each run matches."""
 
 
-class WorkerList(BaseModel):
+class WorkerList(Frozen):
     """The pool, strongest first."""
 
-    workers: list[WorkerCard]
-    conductor: str = Field(description="Worker that writes the plans.")
-
-
-Question = Annotated[str, Field(description="The whole question; workers see nothing else of you.")]
-Files = Annotated[list[FileArgument], Field(description="Text files that belong to the question.")]
-Strategy = Annotated[
-    str,
-    Field(description="'conductor' (a model plans), 'single', 'chain'; empty for the setting."),
-]
-Rounds = Annotated[
-    int,
-    Field(ge=0, le=10, description="Plans at most: 2 lets the conductor correct once. 0: setting."),
-]
-Depth = Annotated[
-    int, Field(ge=-1, le=3, description="How deep 'podium' may be its own worker; -1: setting.")
-]
-Workers = Annotated[list[str], Field(description="The only workers allowed; [] for all.")]
-Exclude = Annotated[list[str], Field(description="Workers not allowed.")]
-LocalOnly = Annotated[bool, Field(description="Only workers that run on this machine.")]
-ConductorName = Annotated[str, Field(description="Worker that writes the plan; empty: the pool's.")]
-MaxSeconds = Annotated[
-    float, Field(ge=0, description="Time limit of the run; then the best answer so far. 0: none.")
-]
-FollowUp = Annotated[str, Field(description="run_id of an earlier run that this question follows.")]
-RunId = Annotated[str, Field(description="Id of a run, as results give it.")]
-PlanArgument = Annotated[
-    list[PlanStep],
-    Field(description="A plan of your own, instead of the conductor's; [] for none."),
-]
-MaxWait = Annotated[
-    float,
-    Field(ge=0, description="Seconds to wait before handing back a running run. 0: setting."),
-]
+    workers: tuple[WorkerCard, ...]
+    conductor: str
+    """Worker that writes the plans."""
 
 
 def answers_errors(tool: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
@@ -147,7 +143,7 @@ class Tools:
         ctx: Context,
         question: Question = "",
         run_id: Annotated[
-            str, Field(description="Start or carry on this run instead of asking a new question.")
+            str, argument("Start or carry on this run instead of asking a new question.")
         ] = "",
         plan: PlanArgument = [],  # noqa: B006 - the SDK publishes it as the default; never changed
         files: Files = [],  # noqa: B006
@@ -161,7 +157,7 @@ class Tools:
         follow_up: FollowUp = "",
         max_seconds: MaxSeconds = 0,
         max_wait_s: MaxWait = 0,
-    ) -> Annotated[CallToolResult, RunView]:
+    ) -> Annotated[CallToolResult, RunResult]:
         """Answer a hard question with a team of models, and keep the record.
 
         A conductor model writes a plan (who does what, who reads whom), workers carry it out.
@@ -198,7 +194,7 @@ class Tools:
         follow_up: FollowUp = "",
         max_seconds: MaxSeconds = 0,
         max_wait_s: MaxWait = 0,
-    ) -> Annotated[CallToolResult, PlanView]:
+    ) -> Annotated[CallToolResult, RunResult]:
         """Write a plan and say what it will cost and take, without carrying it out.
 
         Nothing is called but the conductor. The plan is kept as a run: orchestrate(run_id) starts
@@ -224,17 +220,17 @@ class Tools:
         self,
         ctx: Context,
         run_id: RunId,
-        step: Annotated[int, Field(ge=-1, description="Step number; -1 for the next one.")] = -1,
-        worker: Annotated[str, Field(description="Edit: another worker for this step.")] = "",
-        subtask: Annotated[str, Field(description="Edit: another subtask for this step.")] = "",
+        step: Annotated[int, argument("Step number; -1 for the next one.", ge=-1)] = -1,
+        worker: Annotated[str, argument("Edit: another worker for this step.")] = "",
+        subtask: Annotated[str, argument("Edit: another subtask for this step.")] = "",
         access: Annotated[
-            list[int] | None, Field(description="Edit: the earlier steps that it may read.")
+            list[int] | None, argument("Edit: the earlier steps that it may read.")
         ] = None,
         result: Annotated[
-            str, Field(description="Your own result for this step, instead of asking a worker.")
+            str, argument("Your own result for this step, instead of asking a worker.")
         ] = "",
         max_wait_s: MaxWait = 0,
-    ) -> Annotated[CallToolResult, RunView]:
+    ) -> Annotated[CallToolResult, RunResult]:
         """Run one step of a planned run: the next, a named one, an edited one, or take your result.
 
         Editing a finished step makes the steps that rest on it stale, to be run again; old replies
@@ -264,12 +260,12 @@ class Tools:
         self,
         ctx: Context,
         run_id: RunId,
-        wait_s: Annotated[float, Field(ge=0, le=3600, description="Wait for its end.")] = 0,
+        wait_s: Annotated[float, argument("Wait for its end.", ge=0, le=3600)] = 0,
         step: Annotated[
-            int, Field(ge=-1, description="This step's whole prompt and reply; -1 for the run.")
+            int, argument("This step's whole prompt and reply; -1 for the run.", ge=-1)
         ] = -1,
-        page: Annotated[int, Field(ge=0, description="Page of a long text, from 0.")] = 0,
-    ) -> Annotated[CallToolResult, RunView]:
+        page: Annotated[int, argument("Page of a long text, from 0.", ge=0)] = 0,
+    ) -> Annotated[CallToolResult, RunResult]:
         """A run's status, plan, steps, answer and receipt; costs nothing, can wait for the end."""
         run = await self.runs.of(run_id, self.settings.principal)
         if wait_s:
@@ -283,7 +279,7 @@ class Tools:
         return self._result(seen, _page(text, page), run.run_id)
 
     @answers_errors
-    async def cancel_run(self, run_id: RunId) -> Annotated[CallToolResult, RunView]:
+    async def cancel_run(self, run_id: RunId) -> Annotated[CallToolResult, RunResult]:
         """Stop a run: no new step is started, replies already paid stay; orchestrate resumes it."""
         run = await self.runs.of(run_id, self.settings.principal)
         return await self._told(await self.runs.stop(run.run_id))
@@ -291,34 +287,32 @@ class Tools:
     @answers_errors
     async def search_runs(
         self,
-        text: Annotated[str, Field(description="Words to find; empty lists the newest.")] = "",
-        since: Annotated[str, Field(description="Earliest date, as 2026-11-30.")] = "",
-        until: Annotated[str, Field(description="Latest date, as 2026-11-30.")] = "",
-        limit: Annotated[int, Field(ge=1, le=100, description="Runs at most.")] = 10,
-    ) -> Annotated[CallToolResult, RunList]:
+        text: Annotated[str, argument("Words to find; empty lists the newest.")] = "",
+        since: Annotated[str, argument("Earliest date, as 2026-11-30.")] = "",
+        until: Annotated[str, argument("Latest date, as 2026-11-30.")] = "",
+        limit: Annotated[int, argument("Runs at most.", ge=1, le=100)] = 10,
+    ) -> Annotated[CallToolResult, RunsResult]:
         """Find earlier runs by words in question, answer, subtasks and replies, or by date."""
         store = self.runs.orchestrator.store
         after, before = _day(since, "since"), _day(until, "until")
         before = before + 86_400 if before is not None else None
         mine = self.settings.principal
-        snippets: list[str] = []
         if text.strip():
             hits = await store.search(text, principal=mine, since=after, until=before, limit=limit)
-            found = [hit.summary for hit in hits]
-            snippets = [_clean(hit.snippet) for hit in hits]
-        else:
-            found = list(
-                await store.summaries(principal=mine, since=after, until=before, limit=limit)
+            listed = RunList(
+                runs=tuple(hit.summary for hit in hits), snippets=tuple(hit.snippet for hit in hits)
             )
-        lines = [f"{run.run_id} {run.status}: {run.question[:120]}" for run in found]
-        listed = RunList(runs=found, snippets=snippets)
+        else:
+            found = await store.summaries(principal=mine, since=after, until=before, limit=limit)
+            listed = RunList(runs=found)
+        lines = [f"{run.run_id} {run.status}: {run.question[:120]}" for run in listed.runs]
         return self._result(listed, "\n".join(lines) or "No runs found.")
 
     @answers_errors
-    async def list_workers(self) -> Annotated[CallToolResult, WorkerList]:
+    async def list_workers(self) -> Annotated[CallToolResult, WorkersResult]:
         """The pool, strongest first: model, where it runs, window, price, what it is good at."""
         pool = self.runs.orchestrator.pool
-        listed = WorkerList(workers=list(pool.cards), conductor=pool.conductor)
+        listed = WorkerList(workers=pool.cards, conductor=pool.conductor)
         lines = [_card_line(card) for card in pool.cards]
         return self._result(listed, "\n".join([*lines, f"Plans are written by {pool.conductor}."]))
 
@@ -329,7 +323,7 @@ class Tools:
         found = await self.runs.orchestrator.store.summaries(
             principal=self.settings.principal, limit=50
         )
-        return RunList(runs=list(found), snippets=[]).model_dump_json(indent=2)
+        return _clean(RunList(runs=found).model_dump_json(indent=2))
 
     @answers_errors
     async def run_resource(self, run_id: str) -> str:
@@ -350,7 +344,7 @@ class Tools:
     async def pool_resource(self) -> str:
         """The pool."""
         pool = self.runs.orchestrator.pool
-        listed = WorkerList(workers=list(pool.cards), conductor=pool.conductor)
+        listed = WorkerList(workers=pool.cards, conductor=pool.conductor)
         return listed.model_dump_json(indent=2)
 
     # Behind the tools.
@@ -398,10 +392,16 @@ class Tools:
     async def _wait(self, run: Run, ctx: Context, max_wait_s: float) -> Run:
         """Wait for the run, telling of its events, at most as long as client and setting allow."""
         seconds = max_wait_s or self.settings.max_wait_s
+        failed: PodiumError | None = None
         async with self.runs.watch(run.run_id) as events, anyio.create_task_group() as group:
             group.start_soon(_report, events, ctx)
-            run = await self.runs.wait(run.run_id, seconds)
+            try:
+                run = await self.runs.wait(run.run_id, seconds)
+            except PodiumError as error:  # raised below: the group would wrap it
+                failed = error
             group.cancel_scope.cancel()
+        if failed:
+            raise failed
         return run
 
     async def _told(self, run: Run) -> CallToolResult:

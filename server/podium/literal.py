@@ -46,8 +46,11 @@ _LOOSE_QUOTE = {
 # A quote ends a string when what follows it could follow a string there.
 _NEXT_ITEM = r"\s*,\s*(?:[\[\](){}\"'“„«‘‚`\d-]|(?:null|none|true|false)\b)"
 _NEXT_PAIR = r"\s*,\s*(?:\}|[\"'“„«‘‚`]?[A-Za-z_][\w -]{0,40}[\"'”“»’`]?\s*:)"
+# And a bracket that ends a list has no more of a sentence behind it, as in "fix d['k'] first".
+_LABEL = r",?\s{0,9}[\"'`*-]{0,6}(?:and\s{1,9})?(?:model|sub|access|steps)"
+_LIST_END = r"\s*\](?=[ \t`*.;]{0,9}(?:$|[\n\]}]|#\s|,\s*[\[\]{}\"'“„«‘‚`]|" + _LABEL + "))"
 _FOLLOWS = {
-    "]": re.compile(rf"\s*\]|{_NEXT_ITEM}", re.I),
+    "]": re.compile(rf"{_LIST_END}|{_NEXT_ITEM}", re.I),
     ")": re.compile(rf"\s*\)|{_NEXT_ITEM}", re.I),
     "}": re.compile(rf"\s*\}}|{_NEXT_PAIR}"),
     ":": re.compile(r"\s*:"),

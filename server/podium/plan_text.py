@@ -131,10 +131,10 @@ def plan_schema(
 ) -> dict[str, JsonValue]:
     """The JSON Schema that holds decoding of the JSON form.
 
-    As it stands it keeps to what OpenAI's strict mode, Anthropic and llama.cpp all take: no
-    lengths, no bounds. *by_position* is for engines that hold the whole of JSON Schema (llama.cpp,
-    vLLM): each step has its own schema, which can name earlier steps only, at most *max_steps*
-    steps can be written, and subtasks have a length. A plan is validated after decoding anyway.
+    As it stands it keeps to what OpenAI's strict mode, Anthropic and llama.cpp all take, which has
+    no lengths and no bounds. *by_position* is for engines that hold more of JSON Schema, as
+    llama.cpp does: each step has its own schema and can name earlier steps only, no more than
+    *max_steps* can be written, and subtasks have a length. A plan is checked after decoding anyway.
     """
     fewest = 0 if may_accept else 1
     if by_position:
@@ -212,6 +212,8 @@ def _worker(value: JsonValue, workers: Sequence[str], number: int, *, by_number:
     """
     if not isinstance(value, str):
         value = str(read_number(value, f"The worker of step {number}", rule="worker"))
+    if value in workers and not by_number:
+        return value
     whole = value.strip(_WRAPPING)
     for name in (whole, _REMARK.split(whole, maxsplit=1)[0].strip(_WRAPPING)):
         named = None if by_number and name.isdecimal() else _by_name(name, workers)

@@ -20,8 +20,24 @@ PROMPTS = {
 }
 """Template text by name; a missing file fails at import."""
 
-_FENCED = "overall_task|earlier|file|step|subtask|reply"
-_LOOK_ALIKE = re.compile(rf"<(?=\s*/?\s*(?:{_FENCED})[\s_\u200b-]*[0-9a-f]{{4,}})", re.IGNORECASE)
+_UNSEEN = (
+    r"\s\x00-\x20\x7f-\xa0\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    r"\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff"
+)
+"""Characters without a shape, as members of a class: they could hide a fence from a search."""
+
+
+def _spaced(word: str) -> str:
+    """A pattern for *word* with shapeless characters anywhere inside."""
+    return f"[{_UNSEEN}]*".join(map(re.escape, word))
+
+
+_FENCED = ("overall_task", "earlier", "file", "step", "subtask", "reply")
+_LOOK_ALIKE = re.compile(
+    rf"[<＜﹤](?=[/{_UNSEEN}]*(?:{'|'.join(map(_spaced, _FENCED))})"
+    rf"[_\-{_UNSEEN}]*[0-9a-f](?:[{_UNSEEN}]*[0-9a-f]){{3}})",
+    re.IGNORECASE,
+)
 
 
 def prompt_hash(name: str) -> str:
@@ -35,8 +51,9 @@ def fill(name: str, **values: str) -> str:
 
 
 def harmless(text: str, fence: str) -> str:
-    """*text* with the fence's mark and everything that looks like a fence tag defused."""
-    return _LOOK_ALIKE.sub("‹", text.replace(fence, "·" * len(fence)))
+    """*text*, as long as before, with the fence's mark and all that looks like a tag defused."""
+    mark = re.compile(_spaced(fence), re.IGNORECASE)
+    return _LOOK_ALIKE.sub("‹", mark.sub(lambda found: "·" * len(found[0]), text))
 
 
 class Visible(Frozen):
@@ -62,27 +79,30 @@ class Material(Frozen):
 
 
 def cuttable(material: Material) -> dict[str, str]:
-    """The parts that may be shortened to fit a window, by name: all but question and subtask."""
+    """The parts that may be shortened to fit a window, by name: all but question and subtask.
+
+    Made harmless before they are measured and cut, which keeps their length in characters.
+    """
     parts = {"earlier": material.earlier} if material.earlier else {}
     parts |= {f"file:{file.name}": file.text for file in material.files}
-    return parts | {f"step:{seen.number}": seen.reply for seen in material.visible if seen.reply}
+    parts |= {f"step:{seen.number}": seen.reply for seen in material.visible if seen.reply}
+    return {name: harmless(text, material.fence) for name, text in parts.items()}
 
 
 def worker_prompt(material: Material, shown: dict[str, str], cuts: tuple[Cut, ...]) -> str:
     """The text of a step's prompt (papers.md 1.4): preamble, question, what it may read, subtask.
 
-    *shown* holds the text of each cuttable part after fitting.
+    *shown* holds the text of each part that `cuttable` gave, after fitting.
     """
     fence = material.fence
     blocks: list[str] = []
     if material.earlier:
-        blocks.append(_tag("earlier", fence, "", harmless(shown["earlier"], fence)))
+        blocks.append(_tag("earlier", fence, "", shown["earlier"]))
     for file in material.files:
-        name = harmless(file.name, fence).replace('"', "'")
-        text = harmless(shown[f"file:{file.name}"], fence)
-        blocks.append(_tag("file", fence, f' name="{name}"', text))
+        name = _line(file.name, fence).replace('"', "'")
+        blocks.append(_tag("file", fence, f' name="{name}"', shown[f"file:{file.name}"]))
     for seen in material.visible:
-        reply = harmless(shown.get(f"step:{seen.number}", ""), fence)
+        reply = shown.get(f"step:{seen.number}", "")
         inner = _tag("subtask", fence, "", harmless(seen.subtask, fence))
         inner += _tag("reply", fence, "", reply) if reply else "(This step gave no reply.)\n"
         blocks.append(_tag("step", fence, f' number="{seen.number}"', inner.rstrip("\n")))
@@ -94,6 +114,11 @@ def worker_prompt(material: Material, shown: dict[str, str], cuts: tuple[Cut, ..
         material="\n" + "".join(blocks) if blocks else "",
         subtask=harmless(material.subtask, fence),
     )
+
+
+def _line(text: str, fence: str) -> str:
+    """A name on one line, so that it cannot look like text of the prompt."""
+    return " ".join(harmless(text, fence).split())
 
 
 def _tag(name: str, fence: str, attributes: str, text: str) -> str:
@@ -114,7 +139,8 @@ def _remarks(material: Material, cuts: tuple[Cut, ...]) -> str:
         )
         if material.final:
             missing = "; ".join(
-                f"{cut.part} ({cut.sent} of {cut.given} characters)" for cut in cuts
+                f"{_line(cut.part, material.fence)} ({cut.sent} of {cut.given} characters)"
+                for cut in cuts
             )
             remarks += f" End your reply with a line that says what you could not read: {missing}."
     return remarks

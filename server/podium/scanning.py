@@ -136,6 +136,8 @@ class _Search:
             self.broken = start["label"] or ("steps" if start["array"] else self.broken)
             return start.end() if start["label"] else bracket + 1, failure.at - bracket
         found = _parts_of(start["label"], literal.value)
+        if literal.loose and any(_has_odd_keys(part) for part in found):
+            self.broken, found = "steps", []
         self.parts += found
         # A lenient reading that gives nothing may have run over a plan: look inside it, too.
         return literal.end if found or not literal.loose else bracket + 1, literal.effort
@@ -211,6 +213,12 @@ def _inside(value: JsonValue, wrapping: int) -> list[_Part]:
 
 def _is_step(value: JsonValue) -> bool:
     return isinstance(value, dict) and "subtasks" in {key_of(key) for key in value}
+
+
+def _has_odd_keys(part: _Part) -> bool:
+    """Whether a step has a key that plans do not have; where quotes were guessed it is no key."""
+    keys = {key_of(key) for step in part.items if isinstance(step, dict) for key in step}
+    return part.key == "steps" and not keys <= set(_SPELLINGS.values())
 
 
 def _last_lists(parts: Sequence[_Part]) -> ThreeLists | None:

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field, JsonValue
 
 from podium.plan import Access, Cut, Plan, PlanSource, Proposal
-from podium_workers.worker import FinishReason, Frozen, Usage, WorkerCard
+from podium_workers.worker import FinishReason, Frozen, Text, Usage, WorkerCard
 
 StepStatus = Literal["running", "finished", "failed", "waiting", "stale", "stopped"]
 
@@ -109,8 +109,8 @@ async def ignore(event: Event) -> None:
 class TextFile(Frozen):
     """A file that belongs to a question, as text."""
 
-    name: str = Field(min_length=1, max_length=255)
-    text: str = Field(min_length=1)
+    name: Text = Field(min_length=1, max_length=255)
+    text: Text = Field(min_length=1)
     bytes: int = Field(ge=0)
     """Size of the file as given."""
 
@@ -118,7 +118,7 @@ class TextFile(Frozen):
 class RunRequest(Frozen):
     """What was asked, and how it is to be done. Everything that shapes a run is here."""
 
-    question: str = Field(min_length=1)
+    question: Text = Field(min_length=1)
     files: tuple[TextFile, ...] = ()
     strategy: str = "conductor"
     """Name of the policy."""

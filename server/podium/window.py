@@ -14,6 +14,8 @@ _MARGIN = 64
 """Tokens kept free for the chat template around a prompt."""
 _SMALLEST_PART = 200
 """Characters below which a shortened part would say nothing; less than this is not tried."""
+_LONGEST_TOKEN = 20
+"""Characters that a token stands for at most; a text with more is too long without counting."""
 
 
 class Fitted(Frozen):
@@ -46,25 +48,29 @@ def fit(material: Material, card: WorkerCard, tokens_per_estimate: float = 1.0) 
 
 def fit_to(material: Material, card: WorkerCard, budget: int, tokens_per_estimate: float) -> Fitted:
     """As `fit`, for a given budget in tokens: rebuilds a recorded prompt exactly."""
-    role = _tokens(card.role, tokens_per_estimate)
+    room = budget - _tokens(card.role, tokens_per_estimate)
     parts = cuttable(material)
     whole = worker_prompt(material, parts, ())
-    if _tokens(whole, tokens_per_estimate) + role <= budget:
+    if _fits(whole, room, tokens_per_estimate):
         return Fitted(text=whole, cuts=(), budget=budget)
     floor = worker_prompt(material, dict.fromkeys(parts, ""), _cuts(parts, dict.fromkeys(parts, 0)))
-    left = budget - _tokens(floor, tokens_per_estimate) - role
-    shares = _fair_shares(
-        {name: _tokens(t, tokens_per_estimate) for name, t in parts.items()}, left
+    left = room - _tokens(floor, tokens_per_estimate)
+    while left > 0:
+        kept = _kept(parts, left, tokens_per_estimate)
+        if any(size < min(len(parts[name]), _SMALLEST_PART) for name, size in kept.items()):
+            break
+        cuts = _cuts(parts, {name: size for name, size in kept.items() if size < len(parts[name])})
+        shown = {name: _with_gap(text, kept[name]) for name, text in parts.items()}
+        text = worker_prompt(material, shown, cuts)
+        # The estimate of a whole is not exactly the sum over its parts.
+        over = _tokens(text, tokens_per_estimate) - room
+        if over <= 0:
+            return Fitted(text=text, cuts=cuts, budget=budget)
+        left -= over
+    raise ContextTooLongError(
+        f"The prompt does not fit into the window of {card.name!r} "
+        f"({card.context_window} tokens, {budget} of them for the prompt)."
     )
-    kept = {name: _fitting(text, shares[name], tokens_per_estimate) for name, text in parts.items()}
-    if left <= 0 or any(kept[n] < min(len(parts[n]), _SMALLEST_PART) for n in parts):
-        raise ContextTooLongError(
-            f"The prompt does not fit into the window of {card.name!r} "
-            f"({card.context_window} tokens, {budget} of them for the prompt)."
-        )
-    cuts = _cuts(parts, {name: size for name, size in kept.items() if size < len(parts[name])})
-    shown = {name: _with_gap(text, kept[name]) for name, text in parts.items()}
-    return Fitted(text=worker_prompt(material, shown, cuts), cuts=cuts, budget=budget)
 
 
 def shorten(text: str, tokens: int, tokens_per_estimate: float = 1.0) -> tuple[str, int]:
@@ -77,6 +83,25 @@ def _tokens(text: str, tokens_per_estimate: float) -> int:
     return int(estimate_tokens(text) * tokens_per_estimate + 1) if text else 0
 
 
+def _fits(text: str, tokens: int, tokens_per_estimate: float) -> bool:
+    # A large file is not worth counting, which takes a second for a million characters.
+    if len(text) > tokens * _LONGEST_TOKEN:
+        return False
+    return _tokens(text, tokens_per_estimate) <= tokens
+
+
+def _kept(parts: dict[str, str], left: int, tokens_per_estimate: float) -> dict[str, int]:
+    """How many characters of each part may stay, if all parts together have *left* tokens."""
+    wanted = {
+        name: left
+        if len(text) > left * _LONGEST_TOKEN
+        else min(left, _tokens(text, tokens_per_estimate))
+        for name, text in parts.items()
+    }
+    shares = _fair_shares(wanted, left)
+    return {name: _fitting(text, shares[name], tokens_per_estimate) for name, text in parts.items()}
+
+
 def _cuts(parts: dict[str, str], sent: dict[str, int]) -> tuple[Cut, ...]:
     return tuple(Cut(part=n, given=len(parts[n]), sent=size) for n, size in sent.items())
 
@@ -85,7 +110,7 @@ def _fair_shares(wanted: dict[str, int], left: int) -> dict[str, int]:
     """Max-min fairness: small parts stay whole, the large ones share the rest evenly."""
     shares: dict[str, int] = {}
     for place, name in enumerate(sorted(wanted, key=lambda name: wanted[name])):
-        even = max(0, left) // (len(wanted) - place)
+        even = left // (len(wanted) - place)
         shares[name] = min(wanted[name], even)
         left -= shares[name]
     return shares
@@ -93,9 +118,9 @@ def _fair_shares(wanted: dict[str, int], left: int) -> dict[str, int]:
 
 def _fitting(text: str, tokens: int, tokens_per_estimate: float) -> int:
     """How many characters of *text*, with the mark of the gap, fit into *tokens* tokens."""
-    if _tokens(text, tokens_per_estimate) <= tokens:
+    if _fits(text, tokens, tokens_per_estimate):
         return len(text)
-    low, high = 0, len(text)
+    low, high = 0, min(len(text), tokens * _LONGEST_TOKEN)
     while low < high:
         middle = (low + high + 1) // 2
         if _tokens(_with_gap(text, middle), tokens_per_estimate) <= tokens:

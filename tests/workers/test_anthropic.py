@@ -8,6 +8,7 @@ import pytest
 from anthropic.lib.credentials import WorkloadIdentityError
 from anyio import to_thread
 from pydantic import JsonValue, SecretStr
+from tests.asking import ask, failure, with_subclasses
 from tests.provider_simulator import (
     Answer,
     Piece,
@@ -76,28 +77,6 @@ def worker(
     return AnthropicWorker(
         card(price=price, role=role), key=key, base_url=provider.url, limits=limits
     )
-
-
-async def ask(
-    asked: AnthropicWorker, call: RecordedCall | None = None, **settings: object
-) -> Reply:
-    """One reply, with the connections closed behind it."""
-    try:
-        with anyio.fail_after(10):
-            return await asked.reply(
-                Prompt.of("What is 6 times 7?"),
-                ModelSettings.model_validate(settings),
-                call or RecordedCall(),
-            )
-    finally:
-        await asked.aclose()
-
-
-async def failure(asked: AnthropicWorker, kind: type[WorkerError]) -> WorkerError:
-    with pytest.raises(WorkerError) as caught:
-        await ask(asked)
-    assert type(caught.value) is kind
-    return caught.value
 
 
 async def test_a_streamed_reply_comes_with_every_token_priced_once(provider: Provider):
@@ -450,13 +429,6 @@ async def test_a_stopped_call_hangs_up_within_a_second_and_keeps_the_usage_so_fa
     assert attempt.reply is None
 
 
-def classes(base: type[Exception]) -> set[type[Exception]]:
-    found = {base}
-    for inner in base.__subclasses__():
-        found |= classes(inner)
-    return found
-
-
 def raised(kind: type[Exception]) -> Exception:
     """An instance of a class of the library, made as the library makes it."""
     request = httpx2.Request("POST", "http://127.0.0.1/v1")
@@ -489,7 +461,7 @@ OUR_MISTAKES = {
 """Exceptions that only a wrong use of the library raises: they stay what they are."""
 
 
-@pytest.mark.parametrize("kind", sorted(classes(anthropic.AnthropicError), key=repr))
+@pytest.mark.parametrize("kind", with_subclasses(anthropic.AnthropicError))
 def test_every_exception_of_the_library_is_translated(kind: type[Exception]):
     expected = kind if kind.__name__ in OUR_MISTAKES else WorkerError
     with pytest.raises(expected), translated(KEY):

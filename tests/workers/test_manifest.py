@@ -254,6 +254,15 @@ def test_a_file_that_is_missing_or_no_text_is_an_error_that_names_it(tmp_path: P
     assert load_manifest(missing).names == ("gpt", "claude", "small", "dry")
 
 
+def test_a_relative_path_of_a_model_starts_at_the_manifests_folder(tmp_path: Path):
+    text = ""
+    for name, gguf in (("a", "my.gguf"), ("b", "/models/my.gguf"), ("c", "smollm2")):
+        text += f'[[worker]]\nname = "{name}"\nkind = "local"\ngguf = "{gguf}"\n'
+    (tmp_path / "pool.toml").write_text(text)
+    models = [worker.card.model for worker in load_manifest(tmp_path / "pool.toml").workers]
+    assert models == [str(tmp_path / "my.gguf"), "/models/my.gguf", "smollm2"]
+
+
 @given(st.text())
 def test_no_text_whatever_raises_anything_but_a_manifest_error(text: str):
     with pytest.raises(ManifestError):

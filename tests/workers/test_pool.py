@@ -7,7 +7,8 @@ import pytest
 from tests.provider_simulator import Answer, Provider, anthropic_reply, openai_reply
 from tests.recorded_call import RecordedCall
 
-from podium_workers.errors import AuthenticationError, PoolSelectionError
+from podium_workers.errors import AuthenticationError, ModelFileError, PoolSelectionError
+from podium_workers.local import LocalWorker
 from podium_workers.manifest import parse_manifest
 from podium_workers.pool import Health, Pool, health, open_pool
 from podium_workers.scripted import ScriptedWorker
@@ -184,6 +185,31 @@ async def test_health_asks_the_endpoint(provider: Provider, tmp_path: Path):
     assert not bad.ok
     assert "does not answer" in bad.detail
     assert dry.ok
+
+
+async def test_local_workers_share_one_engine_and_their_threads_can_be_set(tmp_path: Path):
+    text = """
+    [[worker]]
+    name = "a"
+    kind = "local"
+    gguf = "smollm2"
+    [[worker]]
+    name = "b"
+    kind = "local"
+    gguf = "missing.gguf"
+    threads = 3
+    """
+    async with opened(text, tmp_path) as pool:
+        a, b = pool.workers
+        assert isinstance(a, LocalWorker)
+        assert isinstance(b, LocalWorker)
+        assert a.engine is b.engine
+        assert (a.threads, b.threads) == (1, 3)
+        assert a.models_dir == tmp_path / "models"
+        assert not (await health(b)).ok
+        with pytest.raises(ModelFileError):
+            await ask(pool, "b")
+    assert not (tmp_path / "state").exists(), "no engine was needed"
 
 
 class Unchecked:

@@ -181,7 +181,8 @@ class LocalEntry(_Entry):
 
     kind: Literal["local"]
     gguf: str = Field(min_length=1)
-    """A name that `podium models list` shows, or the path of a GGUF file."""
+    """A name that `podium models list` shows, or the path of a .gguf file; a relative one starts
+    at the manifest's folder."""
     threads: int | None = Field(default=None, ge=1)
     """Processor threads; the setting `local_threads` when not given."""
     parallel: int = Field(default=2, ge=1)
@@ -286,7 +287,17 @@ def load_manifest(path: Path) -> PoolManifest:
         raise ManifestError(f"{path}: there is no such file.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ManifestError(f"{path}: the manifest cannot be read: {error}.") from None
-    return parse_manifest(text, str(path))
+    manifest = parse_manifest(text, str(path))
+    workers = tuple(_beside(path, entry) for entry in manifest.workers)
+    return manifest.model_copy(update={"workers": workers})
+
+
+def _beside(path: Path, entry: Entry) -> Entry:
+    """*entry* with the path of its model taken from the manifest's own folder."""
+    if not isinstance(entry, LocalEntry) or not entry.gguf.endswith(".gguf"):
+        return entry
+    gguf = path.parent.absolute() / Path(entry.gguf).expanduser()
+    return entry.model_copy(update={"gguf": str(gguf)})
 
 
 def parse_manifest(text: str, source: str) -> PoolManifest:

@@ -11,7 +11,9 @@ import anyio
 from pydantic import SecretStr
 
 from podium_workers.anthropic import AnthropicWorker
+from podium_workers.engine.client import Engine, EngineSettings, open_engine
 from podium_workers.errors import PoolSelectionError, WorkerError
+from podium_workers.local import LocalWorker
 from podium_workers.manifest import (
     AnthropicEntry,
     Entry,
@@ -113,13 +115,18 @@ async def open_pool(
 ) -> AsyncGenerator[Pool]:
     """The workers of *manifest*, closed at the end.
 
-    Opens no connection and imports no provider's library before a worker is first asked. A worker
-    whose key is not in *env* is listed, and says so when it is asked.
+    Opens no connection, starts no engine and imports no provider's library before a worker is
+    first asked. A worker whose key is not in *env* is listed, and says so when it is asked. Local
+    models share one engine, and take *threads* threads each unless the manifest says otherwise.
     """
     async with AsyncExitStack() as stack:
+        engine = EngineSettings(state_dir=state_dir, memory_limit_bytes=memory_limit_bytes)
+        local = _Local(
+            await stack.enter_async_context(open_engine(engine)), models_dir, threads, notify
+        )
         workers: list[Worker] = []
         for entry in manifest.workers:
-            worker = _open(entry, env)
+            worker = _open(entry, env, local)
             stack.push_async_callback(_close, worker)
             workers.append(worker)
         yield Pool(
@@ -130,7 +137,17 @@ async def open_pool(
         )
 
 
-def _open(entry: Entry, env: Mapping[str, str]) -> Worker:
+@dataclass(frozen=True)
+class _Local:
+    """What all local workers share."""
+
+    engine: Engine
+    models_dir: Path
+    threads: int
+    notify: Callable[[str], None]
+
+
+def _open(entry: Entry, env: Mapping[str, str], local: _Local) -> Worker:
     match entry:
         case OpenAIEntry():
             key = _key(entry.key_variable, env)
@@ -141,7 +158,14 @@ def _open(entry: Entry, env: Mapping[str, str]) -> Worker:
         case ScriptedEntry():
             return ScriptedWorker(entry.card, by_rules(entry.rules, entry.replies))
         case LocalEntry():
-            raise NotImplementedError
+            return LocalWorker(
+                card=entry.card,
+                gguf=entry.gguf,
+                engine=local.engine,
+                models_dir=local.models_dir,
+                threads=entry.threads or local.threads,
+                notify=local.notify,
+            )
 
 
 def _key(variable: str | None, env: Mapping[str, str]) -> ApiKey:

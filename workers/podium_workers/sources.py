@@ -96,7 +96,12 @@ class FileSource:
 
     def fetch(self, weights: Weights, work: Path, progress: Progress) -> Path:
         if not self.path.is_file():
-            raise ModelFileError(f"{self.path}: there is no such file: name the file to copy.")
+            raise ModelFileError(f"{self.path} does not exist: name the file to take.")
+        if _size(self.path) != weights.size or digest_of(self.path) != weights.sha256:
+            raise ModelFileError(
+                f"{self.path} is not the file of this model ({_size(self.path)} bytes; "
+                f"{weights.size} with SHA-256 {weights.sha256} wanted)."
+            )
         target = work / (weights.file_name + ".part")
         return _write(
             _blocks(self.path), target, lambda done: progress(done, weights.size, self.name)

@@ -159,11 +159,12 @@ def _fetch(
                 _check_space(source.space(weights, work), work, free_space)
                 return _checked(source.fetch(weights, work, progress), weights)
             except ModelFileError as error:
-                reasons.append(f"{source.name}: {error}")
+                reasons.append(f"From {source.name}: {error}")
                 notify(f"{weights.name} from {source.name}: {error}")
                 if not isinstance(error, DamagedFileError):
                     break
-    raise ModelFileError(f"{weights.name!r} could not be pulled. " + " ".join(reasons))
+    told = " ".join(dict.fromkeys(reasons)) or "No source has it."
+    raise ModelFileError(f"{weights.name!r} could not be pulled. {told}")
 
 
 def _checked(candidate: Path, weights: Weights) -> Path:

@@ -6,12 +6,20 @@ ledger; so a worker knows neither plans nor storage.
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
 FinishReason = Literal["stop", "length"]
 """Why a usable reply ended. Filtered, empty and broken ones are errors, not replies."""
+
+
+def _mended(value: object) -> object:
+    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
+
+
+Text = Annotated[str, BeforeValidator(_mended)]
+"""Text from outside: half an emoji (a lone surrogate) would break storage and protocol."""
 
 
 class Frozen(BaseModel):
@@ -69,7 +77,7 @@ class Price(Frozen):
 
 class Message(Frozen):
     role: Literal["system", "user", "assistant"]
-    text: str
+    text: Text
 
 
 class Prompt(Frozen):
@@ -130,12 +138,12 @@ class WorkerCard(Frozen):
 class Reply(Frozen):
     """A usable reply: text that is not empty."""
 
-    text: str = Field(min_length=1)
+    text: Text = Field(min_length=1)
     usage: Usage
     model: str
     """The model as the provider names it."""
     finish_reason: FinishReason = "stop"
-    reasoning: str = ""
+    reasoning: Text = ""
     """Reasoning text when the provider shows it; recorded, never given to another worker."""
 
 

@@ -49,10 +49,10 @@ def ask(
     quiet: bool,
     **given: object,
 ) -> None:
-    """Answer QUESTION with a team of models; the answer alone goes to stdout.
+    """Answer a question with a team of models.
 
-    QUESTION is - to read it from stdin. With a question and something piped in, the pipe is a file
-    named stdin.
+    The answer alone goes to stdout. QUESTION is - to read it from stdin; with a question and
+    something piped in, the pipe is a file named stdin.
     """
     asked = Asked.model_validate(given)
     if resume and asked.shaping:

@@ -7,20 +7,26 @@ import platform
 import shlex
 import shutil
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Literal
+
+import anyio
 
 from podium import __version__
 from podium.cli.compose import find_manifest
 from podium.cli.invocation import Invocation
 from podium.cli.wording import count, size
-from podium.config import Settings
+from podium.config import Settings, load_settings
 from podium.database import OLDEST_SQLITE, connect_read_only, explain
 from podium.errors import SettingsError, StoreError
 from podium.migrations import APPLICATION_ID, MIGRATIONS, check_shape
 from podium_workers.catalogue import CATALOGUE, Weights
+from podium_workers.engine.client import EngineSettings, open_engine
+from podium_workers.engine.state import EngineStatus
 from podium_workers.errors import ManifestError
 from podium_workers.manifest import KEY_VARIABLES, Entry, LocalEntry, PoolManifest, ScriptedEntry
 from podium_workers.weights import is_present, path_of
@@ -58,6 +64,7 @@ def examine(invocation: Invocation) -> Iterator[Check]:
     yield _keys(invocation.environment)
     yield from _pool(settings, invocation.environment)
     yield from _models(settings)
+    yield _engine(settings)
     yield _machine()
 
 
@@ -93,9 +100,15 @@ def _libraries() -> Check:
 
 
 def _settings(invocation: Invocation) -> Settings:
-    """The settings, or the defaults where they are wrong: the other checks still say something."""
+    """The settings; without the file, or all at their defaults, where they are wrong.
+
+    So the other checks still have something to say.
+    """
     with contextlib.suppress(SettingsError):
         return invocation.settings
+    without_file = dict(invocation.environment) | {"PODIUM_CONFIG": os.devnull}
+    with contextlib.suppress(SettingsError):
+        return load_settings(without_file, **invocation.given).settings
     return Settings()
 
 
@@ -214,11 +227,9 @@ def _lacks(
 
 
 def _lacks_locally(entry: LocalEntry, settings: Settings) -> tuple[str, str] | None:
-    if _version(ENGINE) is None:
-        return f"the engine of local models ({ENGINE}) is not installed", _install()
-    missing = _missing_flags()
-    if missing:
-        return f"this processor lacks {', '.join(missing)}", "use hosted models: set a key"
+    fault = _fault_of_engine()
+    if fault:
+        return fault
     known = next((weights for weights in CATALOGUE if weights.name == entry.gguf), None)
     if known is None:
         path = Path(entry.gguf).expanduser()
@@ -242,6 +253,50 @@ def _model(weights: Weights, models_dir: Path) -> Check:
         return Check(area=area, level="ok", found=found)
     found = f"not on this machine; {size(weights.size)}, fetched when it is first used"
     return Check(area=area, level="ok", found=found, remedy=f"podium models pull {weights.name}")
+
+
+def _engine(settings: Settings) -> Check:
+    fault = _fault_of_engine()
+    if fault:
+        found, remedy = fault
+        return Check(area="engine", level="note", found=found, remedy=remedy)
+    status = anyio.run(_engine_status, settings)
+    if status is None:
+        found = "not running; it starts with the first question to a local model"
+        return Check(area="engine", level="ok", found=found)
+    models = [
+        f"{model.spec.path.name} {model.state}, {size(model.resident_bytes)}"
+        for model in status.models
+    ]
+    loaded = "; ".join(models) or "no model loaded"
+    found = f"runs as process {status.pid} for {count(status.clients, 'user')}: {loaded}"
+    level: Level = "note" if status.warning else "ok"
+    return Check(area="engine", level=level, found=found, remedy=status.warning)
+
+
+async def _engine_status(settings: Settings) -> EngineStatus | None:
+    memory = int(settings.local_memory_gb * 2**30)
+    wanted = EngineSettings(state_dir=settings.state_dir, memory_limit_bytes=memory)
+    async with open_engine(wanted) as engine:
+        return await engine.status()
+
+
+@cache
+def _fault_of_engine() -> tuple[str, str] | None:
+    """Why the engine cannot run on this machine, and what to do; None when it can."""
+    if _version(ENGINE) is None:
+        return f"the engine of local models ({ENGINE}) is not installed", _install()
+    missing = _missing_flags()
+    if missing:
+        return f"this processor lacks {', '.join(missing)}", "use hosted models: set a key"
+    # In a process of its own, since a library that does not fit may end its process.
+    command = [sys.executable, "-P", "-c", f"import {ENGINE}"]
+    tried = subprocess.run(command, capture_output=True, text=True, check=False)
+    if tried.returncode == 0:
+        return None
+    why = (tried.stderr.strip().splitlines() or [f"exit code {tried.returncode}"])[-1]
+    remedy = "install libgomp (Debian, Ubuntu: apt-get install libgomp1)"
+    return f"{ENGINE} cannot be loaded: {why}", remedy if "libgomp" in why else _install()
 
 
 def _machine() -> Check:

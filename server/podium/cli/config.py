@@ -25,7 +25,7 @@ Examples:
 @pass_invocation
 @click.pass_context
 def config(ctx: click.Context, invocation: Invocation, *, json_: bool) -> None:
-    """Show every setting, its value and where it came from."""
+    """Show the settings and where they came from."""
     if ctx.invoked_subcommand is not None:
         return
     values = invocation.settings.model_dump(mode="json")

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from podium.cli.progress import Progress, lines_of, plans_left
+from podium.cli.progress import Planning, Progress, lines_of
 from podium.cli.wording import one_line
 from podium.plan import Plan
 from podium.trace import Event, Round, Run
@@ -60,7 +60,7 @@ class LiveTable(Progress):
         self._console = console or Console(stderr=True)
         self._rows: dict[tuple[str, int], _Row] = {}
         self._run_id = ""
-        self._plans_left = 0
+        self._planning = Planning()
         self._doing = ""
         self._since = 0.0
         self._live = Live(
@@ -88,7 +88,7 @@ class LiveTable(Progress):
 
     def begin(self, run: Run, rounds: Sequence[Round]) -> None:
         self._run_id = run.run_id
-        self._plans_left = plans_left(run, rounds)
+        self._planning.begin(run, rounds)
         for found in rounds:
             if found.plan:
                 self._add(run.run_id, found.plan)
@@ -99,12 +99,13 @@ class LiveTable(Progress):
                     row.seconds, row.usage = result.seconds, result.usage
 
     def tell(self, event: Event) -> None:
+        if not self._planning.is_real(event):
+            return
         match event.kind:
-            case "planning" if self._plans_left > 0 or event.run_id != self._run_id:
+            case "planning":
                 self._doing, self._since = event.text, time.monotonic()
             case "plan" if event.plan:
                 self._doing = ""
-                self._plans_left -= event.run_id == self._run_id
                 self._add(event.run_id, event.plan)
             case "accepted" | "finished" | "failed":
                 self._doing = ""

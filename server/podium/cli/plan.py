@@ -49,7 +49,7 @@ Examples:
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 @pass_invocation
 def plan(invocation: Invocation, *, json_: bool, quiet: bool, **given: object) -> None:
-    """Plan QUESTION and price the plan, without carrying it out.
+    """Plan a question and price the plan, without carrying it out.
 
     Nothing is called but the conductor. The plan is kept as a run that can be started, walked step
     by step, or changed.

@@ -35,17 +35,37 @@ class Progress:
         """One thing that just happened in the run or in one nested in it."""
 
 
+class Planning:
+    """Tells apart the planning of a plan and the mere question which reply is accepted."""
+
+    def __init__(self) -> None:
+        self._most = 1
+        self._written: dict[str, int] = {}
+
+    def begin(self, run: Run, rounds: Sequence[Round]) -> None:
+        """The run that will be told of; those nested in it may have as many plans."""
+        self._most = run.request.rounds
+        self._written[run.run_id] = sum(found.plan is not None for found in rounds)
+
+    def is_real(self, event: Event) -> bool:
+        """Whether there is something to tell; false for the planning of a plan too many."""
+        written = self._written.get(event.run_id, 0)
+        if event.kind == "plan":
+            self._written[event.run_id] = written + 1
+        return event.kind != "planning" or written < self._most
+
+
 class Lines(Progress):
     """One line for each event; a *brief* one leaves out what was known before."""
 
     def __init__(self, *, brief: bool = False) -> None:
         self._brief = brief
         self._run_id = ""
-        self._plans_left = 0
+        self._planning = Planning()
 
     def begin(self, run: Run, rounds: Sequence[Round]) -> None:
         self._run_id = run.run_id
-        self._plans_left = plans_left(run, rounds)
+        self._planning.begin(run, rounds)
         if self._brief:
             return
         say(f"run {run.run_id}")
@@ -57,12 +77,8 @@ class Lines(Progress):
                     say(f"step {result.number} is already finished ({result.worker})")
 
     def tell(self, event: Event) -> None:
-        own = event.run_id == self._run_id
-        if own and event.kind == "planning" and self._plans_left <= 0:
-            return  # the policy is only asked which reply it accepts
-        self._plans_left -= own and event.kind == "plan"
-        indent = "" if own else "    "
-        for text in lines_of(event):
+        indent = "" if event.run_id == self._run_id else "    "
+        for text in lines_of(event) if self._planning.is_real(event) else ():
             say(indent + text)
 
 
@@ -86,11 +102,6 @@ def lines_of(event: Event) -> list[str]:
             return []
         case _:
             return [event.text]
-
-
-def plans_left(run: Run, rounds: Sequence[Round]) -> int:
-    """How many more plans may be written for a run."""
-    return run.request.rounds - sum(found.plan is not None for found in rounds)
 
 
 def plan_text(plan: Plan, head: str) -> str:

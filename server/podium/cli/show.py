@@ -45,7 +45,11 @@ Examples:
 @click.option("--json", "json_", is_flag=True, help="One JSON object on stdout.")
 @pass_invocation
 def show(invocation: Invocation, *, run_id: str, prompts: bool, replies: bool, json_: bool) -> None:
-    """Show RUN: question, plans as written and as run, steps, answer and receipt."""
+    """Show all that is known of a run.
+
+    Its question, its plans as they were written and as they are run, its steps, its answer and
+    its receipt.
+    """
     found = anyio.run(_look, invocation, run_id, prompts)
     if json_:
         put_json(_data(found, replies=replies))

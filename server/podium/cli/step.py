@@ -102,10 +102,10 @@ def step(
     json_: bool,
     quiet: bool,
 ) -> None:
-    """Run one step of RUN: step N or the next one, as planned or as you change it.
+    """Run one step of a planned run.
 
-    Changing a finished step makes the steps that rest on it stale, to be run again; old replies
-    stay in the record.
+    That is step N or the next one, as it was planned or as you change it. Changing a finished step
+    makes the steps that rest on it stale, to be run again; old replies stay in the record.
     """
     given = None if result is None else _result(result)
     edit = Edit(number=number, worker=worker, subtask=subtask, access=access, result=given)

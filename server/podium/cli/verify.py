@@ -21,9 +21,10 @@ Examples:
 @pass_invocation
 @click.pass_context
 def verify(ctx: click.Context, invocation: Invocation, *, run_id: str, json_: bool) -> None:
-    """Rebuild every prompt of RUN from its plan and replies, and compare with what was sent.
+    """Check that each step saw what it may see.
 
-    Exit code 1 when a prompt holds more or less than its step's access list grants.
+    Rebuilds every prompt of RUN from its plan and replies and compares it with what was sent. Exit
+    code 1 when a prompt holds more or less than its step's access list grants.
     """
     verdict = anyio.run(_verify, invocation, run_id)
     if json_:

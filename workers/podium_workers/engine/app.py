@@ -11,11 +11,10 @@ import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import cast
 
 import anyio
 import httpx2
-from pydantic import JsonValue, ValidationError
+from pydantic import JsonValue, TypeAdapter, ValidationError
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -34,6 +33,7 @@ from podium_workers.errors import (
     WorkerError,
 )
 
+_REQUEST = TypeAdapter(dict[str, JsonValue])
 _STATUS_OF: dict[type[WorkerError], int] = {
     ModelFileError: 422,
     UnsupportedParameterError: 400,
@@ -170,11 +170,9 @@ class Chat:
 def _parse(body: bytes) -> tuple[ModelSpec, bytes]:
     """The model that a request asks for, and the request for its server."""
     try:
-        request = cast("JsonValue", json.loads(body))
-        if not isinstance(request, dict):
-            raise ValueError("not an object")
-        spec = ModelSpec.model_validate(request.pop("podium_model", None), strict=False)
-    except (ValueError, ValidationError) as error:
+        request = _REQUEST.validate_json(body)
+        spec = ModelSpec.model_validate(request.pop("podium_model", None))
+    except ValidationError as error:
         raise UnsupportedParameterError(
             "The request is not JSON with the field podium_model.", parameter="podium_model"
         ) from error

@@ -1,13 +1,14 @@
 """A Podium process's side of the engine: finds it, starts it, holds it, asks it."""
 
+import subprocess
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
-from anyio.abc import TaskGroup, TaskStatus
 from pydantic import Field, JsonValue
 
 from podium_workers.engine.state import (
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
 
 _POLL_S = 0.05
-_CONNECT_S = 5.0
-_FIRST_WORD_S = 10.0
+_ANSWER_WITHIN_S = 10.0
+_STALE = frozenset({401, 503})
+"""What an engine answers that is ending, or that is not the one whose address was published."""
 
 
 class EngineSettings(Frozen):
@@ -45,13 +47,198 @@ class EngineSettings(Frozen):
     """Seconds that a start of the engine may take."""
 
 
+@dataclass(frozen=True)
+class _Hold:
+    """An answer of the engine that never ends: while it is open, this process is a user."""
+
+    address: EngineAddress
+    response: "Response"
+
+
 class Engine:
     """The engine of this machine; nothing is started before something is asked."""
 
-    def __init__(self, settings: EngineSettings, tasks: TaskGroup) -> None:
+    def __init__(self, settings: EngineSettings) -> None:
         self._settings = settings
-        self._tasks = tasks
-        self._http: AsyncClient | None = None
-        self._held: EngineAddress | None = None
-        # Held while the engine is looked for or started, so that this process does it once.
+        self._client: AsyncClient | None = None
+        self._hold: _Hold | None = None
+        # Protects `_hold` while the engine is looked for or started, so that it is done once.
         self._opening = anyio.Lock()
+
+    @asynccontextmanager
+    async def chat(
+        self, spec: ModelSpec, request: Mapping[str, JsonValue]
+    ) -> AsyncGenerator["Response"]:
+        """The answer to a request on OpenAI's wire, its body still to be read.
+
+        Leaving the block ends the call on the model's side too.
+
+        Raises:
+            UnreachableError: the engine cannot be started or does not answer.
+            httpx2.TransportError: the connection broke off.
+        """
+        body = {**request, "podium_model": spec.model_dump(mode="json")}
+        response = await self._post("/v1/chat/completions", body)
+        try:
+            yield response
+        finally:
+            with anyio.CancelScope(shield=True):
+                await response.aclose()
+
+    async def status(self) -> EngineStatus | None:
+        """How the engine is; None when none is running. Never starts one."""
+        import httpx2
+
+        address = read_address(self._settings.state_dir)
+        if address is None:
+            return None
+        try:
+            response = await self._http.get(
+                f"{address.url}/status", headers=_headers(address), timeout=_ANSWER_WITHIN_S
+            )
+        except httpx2.TransportError:
+            return None
+        return EngineStatus.model_validate_json(response.content) if response.is_success else None
+
+    async def aclose(self) -> None:
+        """Let go of the engine; a later call holds it again."""
+        await self._let_go()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    @property
+    def _http(self) -> "AsyncClient":
+        if self._client is None:
+            import httpx2
+
+            # llama.cpp's and uvicorn's servers close connections when they like: none is used
+            # twice. No proxy of the user's may come between, and no certificates are needed.
+            limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
+            self._client = httpx2.AsyncClient(
+                timeout=None, trust_env=False, verify=False, limits=limits
+            )
+        return self._client
+
+    async def _post(self, path: str, body: Mapping[str, JsonValue]) -> "Response":
+        import httpx2
+
+        reason = "it was ending each time"
+        for _ in range(2):
+            address = await self._address()
+            request = self._http.build_request(
+                "POST", f"{address.url}{path}", headers=_headers(address), json=body
+            )
+            try:
+                response = await self._http.send(request, stream=True)
+            except httpx2.ConnectError as error:
+                reason = str(error)
+            else:
+                if response.status_code not in _STALE:
+                    return response
+                await response.aclose()
+            async with self._opening:
+                if self._hold is not None and self._hold.address == address:
+                    await self._let_go()
+        raise UnreachableError(f"The engine of the local models cannot be reached: {reason}.")
+
+    async def _address(self) -> EngineAddress:
+        async with self._opening:
+            if self._hold is None:
+                self._hold = await self._find_or_start()
+            return self._hold.address
+
+    async def _let_go(self) -> None:
+        hold, self._hold = self._hold, None
+        if hold is not None:
+            await hold.response.aclose()
+
+    async def _find_or_start(self) -> _Hold:
+        state_dir = self._settings.state_dir
+        try:
+            state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with anyio.move_on_after(self._settings.start_within_s):
+                return await self._wait_for_one(state_dir)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise UnreachableError(
+                f"The engine of the local models cannot be started: {error} "
+                "(state_dir in the settings chooses another folder)."
+            ) from error
+        raise UnreachableError(
+            "The engine of the local models did not start within "
+            f"{self._settings.start_within_s:g} s: see {log_file(state_dir)}."
+        )
+
+    async def _wait_for_one(self, state_dir: Path) -> _Hold:
+        """Hold the engine that answers; of the processes that wait, one starts it."""
+        with LockFile(start_file(state_dir)) as turn:
+            mine, started = False, False
+            while True:
+                address = read_address(state_dir)
+                if address is not None and (response := await self._try_to_hold(address)):
+                    return _Hold(address, response)
+                if not mine:
+                    mine = turn.acquire()
+                    if mine:
+                        continue  # it may have been started since that look
+                elif not started:
+                    await _start(self._settings)
+                    started = True
+                await anyio.sleep(_POLL_S)
+
+    async def _try_to_hold(self, address: EngineAddress) -> "Response | None":
+        import httpx2
+
+        request = self._http.build_request(
+            "GET",
+            f"{address.url}/hold",
+            headers=_headers(address),
+            params={"memory_limit_bytes": self._settings.memory_limit_bytes},
+        )
+        try:
+            with anyio.move_on_after(_ANSWER_WITHIN_S):
+                response = await self._http.send(request, stream=True)
+                if response.is_success:
+                    return response
+                await response.aclose()
+        except httpx2.TransportError:
+            pass  # nobody is there any more: the address is an old one
+        return None
+
+
+@asynccontextmanager
+async def open_engine(settings: EngineSettings) -> AsyncGenerator[Engine]:
+    """The engine, to be shared by all local workers of this process; let go of at the end."""
+    engine = Engine(settings)
+    try:
+        yield engine
+    finally:
+        with anyio.CancelScope(shield=True):
+            await engine.aclose()
+
+
+async def _start(settings: EngineSettings) -> None:
+    """Start an engine that outlives this process, without waiting until it serves."""
+    # -P: nothing in the working folder may stand in for a module.
+    command = [sys.executable, "-P", "-m", "podium_workers.engine"]
+    command += ["--state-dir", str(await anyio.Path(settings.state_dir).absolute())]
+    command += ["--idle-s", str(settings.idle_s), "--model-idle-s", str(settings.model_idle_s)]
+    with log_file(settings.state_dir).open("ab") as log:
+        if sys.platform == "win32":
+            flags = subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP
+            await anyio.open_process(
+                command, stdin=None, stdout=None, stderr=log, creationflags=flags
+            )
+        else:
+            # It leaves a copy of itself behind and ends, so there is nothing to clean up later.
+            await anyio.run_process(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
+            )
+
+
+def _headers(address: EngineAddress) -> dict[str, str]:
+    return {"Authorization": f"Bearer {address.key}"}

@@ -49,9 +49,9 @@ class _Server(Protocol):
 class _Engine(Protocol):
     """What is used of xllamacpp, which has no annotations."""
 
-    def CommonParams(self) -> _Parameters: ...  # noqa: N802
+    def CommonParams(self) -> _Parameters: ...
 
-    def Server(self, parameters: _Parameters) -> _Server: ...  # noqa: N802
+    def Server(self, parameters: _Parameters) -> _Server: ...
 
 
 def main() -> None:
@@ -66,7 +66,7 @@ def main() -> None:
         server = _serve(order)
         ready = LlamaReady(url=server.listening_address)
     except ImportError as error:
-        ready = LlamaReady(error=f"{error}; type `pip install 'podium[local]'`")
+        ready = LlamaReady(error=f"{error} (`podium doctor` says what to type)")
     except RuntimeError as error:
         ready = LlamaReady(error=str(error).rstrip("."))
     answers.write(ready.model_dump_json() + "\n")

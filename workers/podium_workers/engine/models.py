@@ -133,8 +133,9 @@ class Models:
         while (limit := self._memory_limit()) is not None:
             if needed > limit:
                 raise ModelFileError(
-                    f"{spec.path.name} needs about {needed / 1e9:.1f} GB of memory and local models "
-                    f"may take {limit / 1e9:.1f} GB: raise local_memory_gb or choose a smaller model."
+                    f"{spec.path.name} needs about {needed / 1e9:.2f} GB of memory and local "
+                    f"models may take {limit / 1e9:.2f} GB: raise local_memory_gb, or choose a "
+                    "smaller model or context_window."
                 )
             if self.used_bytes + needed <= limit:
                 return

@@ -57,9 +57,10 @@ async def serve(state_dir: Path, idle_s: float, model_idle_s: float) -> None:
 async def _taken(lock: LockFile) -> bool:
     """Take *lock*; an engine that is just ending gives it free in a moment."""
     with anyio.move_on_after(_OLD_ONE_ENDS_WITHIN_S):
-        while not lock.acquire():
+        while True:
+            if lock.acquire():
+                return True
             await anyio.sleep(_LOCK_POLL_S)
-        return True
     return False
 
 
@@ -94,6 +95,7 @@ async def _serve(
             uvicorn.Config(
                 build_app(address.key, presence, models, http),
                 lifespan="off",
+                ws="none",
                 log_config=None,
                 access_log=False,
                 timeout_graceful_shutdown=_LAST_WORDS_S,

@@ -1,0 +1,75 @@
+"""Arguments of the tools: names, limits and the words that a calling model reads about them."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
+from pydantic.fields import FieldInfo
+
+
+def untitled(schema: JsonDict) -> None:
+    """Drop titles that only repeat names: every client pays for them with every list of tools."""
+    schema.pop("title", None)
+    properties = schema.get("properties")
+    if isinstance(properties, dict):
+        for described in properties.values():
+            if isinstance(described, dict):
+                described.pop("title", None)
+
+
+def argument(description: str, *, ge: int | None = None, le: int | None = None) -> FieldInfo:
+    """An argument of a tool, described for the model that fills it."""
+    described: FieldInfo = Field(description=description, ge=ge, le=le)
+    return described
+
+
+class PlanStep(BaseModel):
+    """One step of a plan of the caller's own."""
+
+    model_config = ConfigDict(json_schema_extra=untitled)
+
+    worker: Annotated[str, argument("Name from list_workers, or 'caller' for yourself.")]
+    subtask: Annotated[str, argument("What this worker has to do.")]
+    access: Annotated[list[int], argument("Earlier step numbers that it may read.")] = []
+
+
+class FileArgument(BaseModel):
+    """A text file: its text, or on stdio its path."""
+
+    model_config = ConfigDict(json_schema_extra=untitled)
+
+    name: Annotated[str, argument("Empty: from the path.")] = ""
+    text: Annotated[str, argument("The whole text.")] = ""
+    path: Annotated[str, argument("Instead of text.")] = ""
+
+
+Question = Annotated[str, argument("The whole question; workers see nothing else of you.")]
+Files = Annotated[list[FileArgument], argument("Text files that belong to the question.")]
+Strategy = Annotated[
+    str,
+    argument("'conductor' (a model plans), 'single', 'chain'; empty for the setting."),
+]
+Rounds = Annotated[
+    int,
+    argument("Plans at most: 2 lets the conductor correct once. 0: setting.", ge=0, le=10),
+]
+Depth = Annotated[
+    int, argument("How deep 'podium' may be its own worker; -1: setting.", ge=-1, le=3)
+]
+Workers = Annotated[list[str], argument("The only workers allowed; [] for all.")]
+Exclude = Annotated[list[str], argument("Workers not allowed.")]
+LocalOnly = Annotated[bool, argument("Only workers that run on this machine.")]
+ConductorName = Annotated[str, argument("Worker that writes the plan; empty: the pool's.")]
+MaxSeconds = Annotated[
+    float, argument("Time limit of the run; then the best answer so far. 0: none.", ge=0)
+]
+FollowUp = Annotated[str, argument("run_id of an earlier run that this question follows.")]
+RunId = Annotated[str, argument("Id of a run, as results give it.")]
+PlanArgument = Annotated[
+    list[PlanStep],
+    argument("A plan of your own, instead of the conductor's; [] for none."),
+]
+MaxWait = Annotated[
+    float,
+    argument("Seconds to wait before handing back a running run. 0: setting.", ge=0),
+]

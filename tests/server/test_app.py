@@ -1,0 +1,164 @@
+"""The MCP surface in memory: what a call waits for, what it survives, what its errors say."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import cast
+
+import anyio
+import pytest
+from mcp import Client
+from mcp.types import CallToolResult, TextContent
+from pydantic import JsonValue
+
+from podium.app import build_server
+from podium.calls import Caller
+from podium.config import Settings
+from podium.orchestrator import Orchestrator
+from podium.policy.fixed import Single
+from podium.runs import Runs, open_runs
+from podium.store import open_store
+from podium_workers.errors import AuthenticationError
+from podium_workers.pool import Pool
+from podium_workers.scripted import Script, ScriptedWorker
+
+
+@asynccontextmanager
+async def served(
+    folder: Path, script: Script, *, gate: anyio.Event | None = None, reads_paths: bool = True
+) -> AsyncGenerator[tuple[Client, Runs]]:
+    """A client of a server whose pool is one scripted worker, asked alone."""
+    worker = ScriptedWorker.named("solo", script, gate=gate)
+    pool = Pool(workers=(worker,), conductor="solo")
+    settings = Settings(store=folder / "podium.db", strategy="single", file_roots=(folder,))
+    async with open_store(settings.store) as store:
+        orchestrator = Orchestrator(store, pool, Caller(store), {"single": Single()})
+        async with open_runs(orchestrator) as runs:
+            server = build_server(runs, settings, reads_paths=reads_paths)
+            async with Client(server) as client:
+                yield client, runs
+
+
+def text(result: CallToolResult) -> str:
+    assert isinstance(result.content[0], TextContent)
+    return result.content[0].text
+
+
+def data(result: CallToolResult) -> dict[str, JsonValue]:
+    assert not result.is_error, text(result)
+    return cast("dict[str, JsonValue]", result.structured_content)
+
+
+async def test_a_call_hands_back_a_run_that_needs_longer(tmp_path: Path) -> None:
+    gate = anyio.Event()
+    async with served(tmp_path, ["Done."], gate=gate) as (client, _):
+        arguments: dict[str, JsonValue] = {"question": "Long?", "max_wait_s": 0.2}
+        early = await client.call_tool("orchestrate", arguments)
+        assert data(early)["status"] == "running"
+        assert "get_run" in text(early)
+        gate.set()
+        run_id = data(early)["run_id"]
+        late = await client.call_tool("get_run", {"run_id": run_id, "wait_s": 30})
+        assert data(late)["answer"] == "Done."
+
+
+async def test_asking_again_attaches_and_pays_once(tmp_path: Path) -> None:
+    gate = anyio.Event()
+    async with served(tmp_path, ["Done."], gate=gate) as (client, runs):
+        arguments: dict[str, JsonValue] = {"question": "Long?", "max_wait_s": 0.2}
+        run_id = str(data(await client.call_tool("orchestrate", arguments))["run_id"])
+        gate.set()
+        again = await client.call_tool("orchestrate", {"run_id": run_id})
+        assert data(again)["answer"] == "Done."
+        assert len(await runs.orchestrator.store.calls(run_id)) == 1
+
+
+async def test_a_client_that_goes_away_loses_its_view_and_not_the_run(tmp_path: Path) -> None:
+    gate = anyio.Event()
+    async with served(tmp_path, ["Done."], gate=gate) as (client, runs):
+        started = anyio.Event()
+
+        async def note(progress: float, total: float | None, message: str | None) -> None:
+            if message and "step started" in message:
+                started.set()
+
+        async with anyio.create_task_group() as group:
+
+            async def ask() -> None:
+                await client.call_tool("orchestrate", {"question": "?"}, progress_callback=note)
+
+            group.start_soon(ask)
+            with anyio.fail_after(5):
+                await started.wait()
+            group.cancel_scope.cancel()
+        found = await runs.orchestrator.store.summaries()
+        assert found[0].status == "running"
+        gate.set()
+        with anyio.fail_after(5):
+            run = await runs.wait(found[0].run_id)
+        assert run.answer == "Done."
+
+
+async def test_a_cancelled_run_can_be_carried_on(tmp_path: Path) -> None:
+    gate = anyio.Event()
+    async with served(tmp_path, ["Done."], gate=gate) as (client, _):
+        arguments: dict[str, JsonValue] = {"question": "Long?", "max_wait_s": 0.2}
+        run_id = data(await client.call_tool("orchestrate", arguments))["run_id"]
+        stopped = await client.call_tool("cancel_run", {"run_id": run_id})
+        assert data(stopped)["status"] == "stopped"
+        gate.set()
+        resumed = await client.call_tool("orchestrate", {"run_id": run_id})
+        assert data(resumed)["answer"] == "Done."
+
+
+async def test_half_an_emoji_in_a_reply_does_not_break_the_connection(tmp_path: Path) -> None:
+    async with served(tmp_path, ["half \ud83d emoji"]) as (client, _):
+        answered = await client.call_tool("orchestrate", {"question": "Which?"})
+        assert data(answered)["answer"] == "half ? emoji"
+
+
+async def test_a_long_answer_comes_in_pages(tmp_path: Path) -> None:
+    async with served(tmp_path, ["word " * 10_000]) as (client, _):
+        answered = await client.call_tool("orchestrate", {"question": "Which?"})
+        run_id = data(answered)["run_id"]
+        assert len(text(answered)) < 25_000
+        assert "get_run(page=1)" in text(answered)
+        rest = await client.call_tool("get_run", {"run_id": run_id, "page": 2})
+        assert "word word" in text(rest)
+
+
+async def test_a_run_that_no_worker_can_answer_says_why(tmp_path: Path) -> None:
+    refused = AuthenticationError("The key in SOLO_KEY was refused; set another.")
+    async with served(tmp_path, [refused]) as (client, _):
+        result = await client.call_tool("orchestrate", {"question": "Which?"})
+        assert data(result)["status"] == "failed"
+        assert "SOLO_KEY" in text(result)
+
+
+async def test_paths_are_read_under_the_roots_only(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("the secret word is swordfish")
+    async with served(tmp_path, ["Read."]) as (client, _):
+        file = {"path": str(tmp_path / "notes.txt")}
+        answered = await client.call_tool("orchestrate", {"question": "Q", "files": [file]})
+        run_id = data(answered)["run_id"]
+        seen = await client.call_tool("get_run", {"run_id": run_id, "step": 0})
+        assert "swordfish" in text(seen)
+        outside = {"path": "/etc/hostname"}
+        refused = await client.call_tool("orchestrate", {"question": "Q", "files": [outside]})
+        assert refused.is_error
+
+
+async def test_paths_are_not_read_over_http(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("text")
+    async with served(tmp_path, ["Read."], reads_paths=False) as (client, _):
+        file = {"path": str(tmp_path / "notes.txt")}
+        refused = await client.call_tool("orchestrate", {"question": "Q", "files": [file]})
+        assert "paths are read only on stdio" in text(refused)
+
+
+@pytest.mark.parametrize("page", [0, 7])
+async def test_a_page_past_the_end_is_empty_and_no_error(tmp_path: Path, page: int) -> None:
+    async with served(tmp_path, ["Short."]) as (client, _):
+        run_id = data(await client.call_tool("orchestrate", {"question": "Q"}))["run_id"]
+        looked = await client.call_tool("get_run", {"run_id": run_id, "page": page})
+        assert not looked.is_error
