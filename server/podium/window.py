@@ -117,11 +117,14 @@ def _fair_shares(wanted: dict[str, int], left: int) -> dict[str, int]:
 
 
 def _fitting(text: str, tokens: int, tokens_per_estimate: float) -> int:
-    """How many characters of *text*, with the mark of the gap, fit into *tokens* tokens."""
+    """How many characters of *text*, with the mark of the gap, fit into *tokens* tokens.
+
+    Sought to within a sixty-fourth: each look counts the text again.
+    """
     if _fits(text, tokens, tokens_per_estimate):
         return len(text)
     low, high = 0, min(len(text), tokens * _LONGEST_TOKEN)
-    while low < high:
+    while high - low > low // 64:
         middle = (low + high + 1) // 2
         if _tokens(_with_gap(text, middle), tokens_per_estimate) <= tokens:
             low = middle
