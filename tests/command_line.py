@@ -124,7 +124,7 @@ class CommandLine:
 
     def newest_run(self) -> str:
         """The id of the run that was asked last."""
-        return str(self("runs", "--limit", "1", "--json").rows[0]["run_id"])
+        return str(self.inside("runs", "--limit", "1", "--json").rows[0]["run_id"])
 
     def argv(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "podium", *arguments]

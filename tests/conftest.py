@@ -1,11 +1,17 @@
 """Fixtures that more than one test file uses."""
 
+import importlib.util
+import os
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from tests.command_line import CommandLine
 from tests.provider_simulator import Provider, run_provider
+
+from podium_workers.catalogue import lookup
+from podium_workers.errors import ModelFileError
+from podium_workers.weights import default_models_dir, pull
 
 
 @pytest.fixture(scope="session")
@@ -25,3 +31,17 @@ def provider(running_provider: Provider) -> Provider:
 def podium(tmp_path: Path) -> CommandLine:
     """The command `podium` with a scripted pool, in a folder of its own."""
     return CommandLine.scripted(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def local_models_dir() -> Path:
+    """Where the weights lie, with SmolLM2 there; `PODIUM_MODELS_DIR` chooses another folder."""
+    if importlib.util.find_spec("xllamacpp") is None:
+        pytest.skip("the engine of local models (extra `local`) is not installed")
+    named = os.environ.get("PODIUM_MODELS_DIR")
+    folder = Path(named) if named else default_models_dir()
+    try:
+        pull(lookup("smollm2"), folder)
+    except ModelFileError as error:
+        pytest.skip(f"SmolLM2 cannot be pulled: {error}")
+    return folder

@@ -36,5 +36,7 @@ def processes_of(state_dir: Path) -> list[int]:
 async def until(is_so: Callable[[], bool], *, within_s: float = 20) -> None:
     """Return as soon as *is_so*; for what another process does and cannot tell."""
     with anyio.fail_after(within_s):
-        while not is_so():
+        while True:
+            if is_so():
+                return
             await anyio.sleep(LOOK_EVERY_S)

@@ -93,7 +93,7 @@ def load_settings(environment: Mapping[str, str], **given: object) -> Loaded:
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
-        raise SettingsError(_explain(error, file, from_environment)) from None
+        raise SettingsError(_explain(error, file, from_environment, arguments)) from None
     return Loaded(settings=settings, sources=sources, file=file)
 
 
@@ -109,7 +109,7 @@ def _from(environment: Mapping[str, str]) -> dict[str, object]:
     found: dict[str, object] = {}
     for name in Settings.model_fields:
         value = environment.get(PREFIX + name.upper())
-        if value is not None:
+        if value:  # clients hand over what their user left empty as an empty variable
             found[name] = tuple(value.split(os.pathsep)) if name == "file_roots" else value
     return found
 
@@ -123,10 +123,16 @@ def _read(file: Path) -> dict[str, object]:
         raise SettingsError(f"{file}: cannot be read as TOML: {error}.") from None
 
 
-def _explain(error: ValidationError, file: Path, environment: Mapping[str, object]) -> str:
+def _explain(
+    error: ValidationError,
+    file: Path,
+    environment: Mapping[str, object],
+    arguments: Mapping[str, object],
+) -> str:
     first = error.errors()[0]
     name = str(first["loc"][0])
     where = f"{PREFIX}{name.upper()}" if name in environment else f"{file}, {name!r}"
+    where = f"argument {name!r}" if name in arguments else where
     if first["type"] == "extra_forbidden":
         return f"{where}: there is no such setting; known are {', '.join(Settings.model_fields)}."
     return f"{where}: {first['msg']} (found {first['input']!r})."

@@ -86,7 +86,8 @@ def _guess(
     ]
     mean = history.mean_output_tokens or TYPICAL_REPLY
     longest = reply_limit(card) * (len(plan.steps) if name == PODIUM else 1)
-    output = (max(1, int(mean / 4)), min(int(mean), longest), longest)
+    expected = min(max(1, int(mean)), longest)
+    output = (max(1, expected // 4), expected, longest)
     speed = history.output_tokens_per_s or SPEED[card.where]
     usages = [Usage(input_tokens=own + read[k], output_tokens=output[k]) for k in range(3)]
     return _Guess(
@@ -103,7 +104,11 @@ def _guess(
 
 def _dearest(run: Run, usage: Usage) -> float | None:
     """The worst price of one step: all tries, by the dearest worker that could stand in."""
-    costs = [card.priced(usage).cost_usd for card in run.pool]
+    longest = {card.name: max(usage.output_tokens, reply_limit(card)) for card in run.pool}
+    costs = [
+        card.priced(usage.model_copy(update={"output_tokens": longest[card.name]})).cost_usd
+        for card in run.pool
+    ]
     known = [cost for cost in costs if cost is not None]
     return ATTEMPTS * max(known) if len(known) == len(costs) else None
 

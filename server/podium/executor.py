@@ -5,18 +5,18 @@ falls back to another worker and is recorded; it never sinks steps that have fin
 """
 
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import anyio
 
 from podium.calls import Caller, Purpose, failure
-from podium.errors import PodiumError
+from podium.errors import PodiumError, StoreError
 from podium.material import material
 from podium.plan import CALLER, PODIUM, Plan
 from podium.store import Store
 from podium.trace import Event, EventKind, Failure, Observer, Run, StepResult, Waiting
-from podium.window import fit, reply_limit
+from podium.window import fit_to, prompt_budget, reply_limit
 from podium_workers.errors import WorkerError
 from podium_workers.pool import Pool
 from podium_workers.worker import ModelSettings, Prompt, Worker
@@ -37,6 +37,11 @@ Nest = Callable[[Run, str, float], Awaitable[NestedAnswer]]
 """Answers a question as a child of the given run before the deadline; raises PodiumError."""
 
 
+def is_done(result: StepResult | None) -> bool:
+    """Whether a step has ended, well or badly, and is not stale."""
+    return result is not None and result.status in ("finished", "failed")
+
+
 @dataclass(frozen=True)
 class Execution:
     """One plan of one run being carried out."""
@@ -52,13 +57,16 @@ class Execution:
     deadline: float
     done: dict[int, StepResult]
     """Newest result of every step of the run so far, by number; grows while steps finish."""
-    broken: set[str] = field(default_factory=set[str])
-    """Workers that failed in a lasting way during this run."""
+    broken: dict[str, Failure] = field(default_factory=dict[str, Failure])
+    """Workers that failed in a lasting way since work on this run began, and how."""
 
     async def run_pending(self) -> tuple[Waiting, ...]:
-        """Run every step that has not finished; return what outside help is waited for.
+        """Run every step that is not done; return what outside help is waited for.
 
-        A step that fails is a result like any other.
+        A step that fails is a result like any other, and done.
+
+        Raises:
+            StoreError: a result could not be recorded.
         """
         settled = {number: anyio.Event() for number in self.plan.numbers}
         blocked: set[int] = set()
@@ -76,19 +84,26 @@ class Execution:
                 waiting.append(outcome)
             settled[number].set()
 
-        async with anyio.create_task_group() as group:
-            for number in self.plan.numbers:
-                if self._finished(number):
-                    settled[number].set()
-                else:
-                    group.start_soon(when_ready, number)
+        faults: list[PodiumError] = []
+        try:
+            async with anyio.create_task_group() as group:
+                for number in self.plan.numbers:
+                    if is_done(self.done.get(number)):
+                        settled[number].set()
+                    else:
+                        group.start_soon(when_ready, number)
+        except* PodiumError as failed:
+            faults += [fault for fault in failed.exceptions if isinstance(fault, PodiumError)]
+        if faults:
+            raise faults[0]
         return tuple(waiting)
 
     async def run_step(self, number: int) -> StepResult | Waiting:
         """Run one step whose reads are done: by its worker, else by the next one that can."""
         blank = self._blank(number)
         if blank.planned_worker == CALLER:
-            await self._keep(blank.model_copy(update={"status": "waiting"}))
+            if number not in self.done or self.done[number].status != "waiting":
+                await self._keep(blank.model_copy(update={"status": "waiting"}))
             await self._tell("waiting", f"step {number} waits for the caller", number)
             return Waiting(kind="caller", step=number, ask=blank.subtask)
         reads = self.plan.reads(number)
@@ -110,40 +125,46 @@ class Execution:
 
     async def _by_someone(self, blank: StepResult) -> StepResult:
         failures: list[Failure] = []
-        for worker in self._candidates(blank.planned_worker):
+        planned = blank.planned_worker
+        for name in (planned, *(name for name in self.pool.names if name != planned)):
             if anyio.current_time() >= self.deadline:
+                failures.append(_late(name))
                 break
+            if reason := self._passed_over(name):
+                failures.append(reason)
+                continue
             try:
-                return await self._by(worker, blank, tuple(failures))
+                return await self._by(name, blank, tuple(failures))
             except WorkerError as error:
-                name = worker.card.name if worker else PODIUM
                 failures.append(failure(name, error))
                 if error.code in LASTING:
-                    self.broken.add(name)
+                    self.broken[name] = failures[-1]
+            except StoreError:
+                raise
             except PodiumError as error:
-                failures.append(Failure(worker=PODIUM, code=error.code, message=str(error)))
-            await self._tell("fallback", failures[-1].message, blank.number, failures[-1].worker)
+                failures.append(Failure(worker=name, code=error.code, message=str(error)))
+            await self._tell("fallback", failures[-1].message, blank.number, name)
         return await self._failed(blank, tuple(failures))
 
-    def _candidates(self, planned: str) -> Iterator[Worker | None]:
-        """The planned worker, then the others by strength; None stands for a nested run."""
-        names = (planned, *(name for name in self.pool.names if name != planned))
-        for name in names:
-            if name not in self.broken:
-                yield None if name == PODIUM else self.pool.get(name)
+    def _passed_over(self, name: str) -> Failure | None:
+        """Why a worker is not even asked: it is broken, or the pool has changed since the plan."""
+        if name in (PODIUM, *self.pool.names):
+            return self.broken.get(name)
+        return Failure(worker=name, code="pool", message="It is not in the pool any more.")
 
-    async def _by(
-        self, worker: Worker | None, blank: StepResult, failures: tuple[Failure, ...]
-    ) -> StepResult:
+    async def _by(self, name: str, blank: StepResult, failures: tuple[Failure, ...]) -> StepResult:
+        worker = None if name == PODIUM else self.pool.get(name)
         card = worker.card if worker else self.pool.cards[0]
         ratio = self.caller.tokens_per_estimate(card)
         shown = material(self.run, self.plan, blank.number, self.done)
-        fitted = fit(shown, card, ratio)
+        # A nested run puts this prompt, whole, into prompts of its own.
+        budget = prompt_budget(card) if worker else prompt_budget(card) // 2
+        fitted = fit_to(shown, card, budget, ratio)
         prompt = Prompt.of(fitted.text, system=card.role if worker else "")
         started = anyio.current_time()
         running = blank.model_copy(
             update={
-                "worker": card.name if worker else PODIUM,
+                "worker": name,
                 "failures": failures,
                 "cuts": fitted.cuts,
                 "window": (fitted.budget, ratio),
@@ -151,9 +172,9 @@ class Execution:
                 "started_at": time.time(),
             }
         )
-        await self._keep(running)
-        await self._tell("step_started", blank.subtask, blank.number, running.worker)
         try:
+            await self._keep(running)
+            await self._tell("step_started", blank.subtask, blank.number, name)
             gained = await (
                 self._reply(worker, prompt, running) if worker else self._nested(fitted.text)
             )
@@ -190,7 +211,7 @@ class Execution:
         failed = blank.model_copy(update={"status": "failed", "failures": failures})
         await self._keep(failed)
         why = "; ".join(f"{found.worker}: {found.message}" for found in failures)
-        await self._tell("step_failed", why or "the time limit struck", blank.number, blank.worker)
+        await self._tell("step_failed", why, blank.number, blank.worker)
         return failed
 
     def _blank(self, number: int) -> StepResult:
@@ -232,3 +253,9 @@ class Execution:
             seconds=result.seconds if result else None,
         )
         await self.observer(event)
+
+
+def _late(name: str) -> Failure:
+    return Failure(
+        worker=name, code="timeout", message="The time limit struck before it was asked."
+    )

@@ -70,6 +70,20 @@ def from_text(name: str, text: str) -> TextFile:
     return from_bytes(name, text.encode("utf-8", "replace"))
 
 
+def told_apart(files: Sequence[TextFile]) -> tuple[TextFile, ...]:
+    """The files, each under a name of its own: prompts and receipts tell them by it."""
+    names: set[str] = set()
+    apart: list[TextFile] = []
+    for file in files:
+        name, count = file.name, 1
+        while name in names:
+            count += 1
+            name = f"{file.name[:240]} ({count})"
+        names.add(name)
+        apart.append(file.model_copy(update={"name": name}))
+    return tuple(apart)
+
+
 def _text(name: Path | str, data: bytes) -> str:
     if len(data) > MAX_BYTES:
         most = MAX_BYTES // 1_000_000

@@ -8,13 +8,15 @@ import math
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import anyio
 
 from podium.calls import Caller, Purpose
 from podium.errors import PodiumError, PoolError, QuestionError, RunError
-from podium.executor import Execution, Nest, NestedAnswer
+from podium.executor import Execution, Nest, NestedAnswer, is_done
+from podium.flow import dependents
+from podium.inputs import told_apart
 from podium.plan import Accept, Plan, Proposal
 from podium.policy import Policy, State
 from podium.receipt import notes
@@ -33,6 +35,9 @@ from podium.window import prompt_budget
 from podium_workers.errors import PoolSelectionError, WorkerError
 from podium_workers.pool import Pool
 from podium_workers.worker import ModelSettings, Prompt, Reply
+
+_AROUND = 200
+"""Tokens that instructions and a subtask take around a question."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,7 @@ class Orchestrator:
         pool = self.allowed(request)
         _check_size(request, pool)
         request = await self._with_earlier(request, principal)
+        request = request.model_copy(update={"files": told_apart(request.files)})
         run = Run(
             run_id=_new_id(),
             principal=principal,
@@ -95,8 +101,9 @@ class Orchestrator:
         """
         deadline = deadline_of(run.request)
         started = run.started_at or time.time()
-        run = await self._save(run, status="running", started_at=started, finished_at=None)
+        changes = {"status": "running", "started_at": started, "finished_at": None, "error": None}
         try:
+            run = await self._save(run, **changes)
             with anyio.move_on_at(deadline):
                 return await self._loop(run, observer, deadline)
             return await self._partial(run, observer)
@@ -111,11 +118,12 @@ class Orchestrator:
 
     async def _loop(self, run: Run, observer: Observer, deadline: float) -> Run:
         await self._retry_failed(run)
+        broken: dict[str, Failure] = {}
         while True:
             rounds = await self.store.rounds(run.run_id)
             unfinished = next((n for n, found in enumerate(rounds) if _pending(found)), None)
             if unfinished is not None:
-                execution = self.execution(run, rounds, unfinished, observer, deadline)
+                execution = self.execution(run, rounds, unfinished, observer, deadline, broken)
                 if await execution.run_pending():
                     return await self._save(run, status="needs_caller")
             elif rounds and isinstance(rounds[-1].proposal.next, Accept):
@@ -124,9 +132,19 @@ class Orchestrator:
                 await self._propose(run, rounds, observer, deadline)
 
     async def _retry_failed(self, run: Run) -> None:
-        """A step that failed when the run was last worked on is tried again."""
-        steps = await self.store.steps(run.run_id)
-        failed = [step.number for step in steps if step.status == "failed"]
+        """A step that failed when the run was last worked on is tried again.
+
+        Not if a finished step was done without it: that one would have to be paid again.
+        """
+        rounds = await self.store.rounds(run.run_id)
+        plans = [found.plan for found in rounds if found.plan]
+        results = [result for found in rounds for result in found.results]
+        finished = {result.number for result in results if result.finished}
+        failed = [
+            result.number
+            for result in results
+            if result.status == "failed" and finished.isdisjoint(dependents(plans, result.number))
+        ]
         await self.store.mark_stale(run.run_id, failed)
 
     async def _propose(
@@ -155,8 +173,12 @@ class Orchestrator:
         number: int,
         observer: Observer,
         deadline: float,
+        broken: dict[str, Failure] | None = None,
     ) -> Execution:
-        """The plan of round *number*, ready to be carried out."""
+        """The plan of round *number*, ready to be carried out.
+
+        *broken* is shared by the rounds of one piece of work: workers not to be asked again.
+        """
         plan = rounds[number].plan
         assert plan is not None, "only a round with a plan can be executed"
         return Execution(
@@ -170,10 +192,12 @@ class Orchestrator:
             observer=observer,
             deadline=deadline,
             done={result.number: result for found in rounds for result in found.results},
+            broken={} if broken is None else broken,
         )
 
     def _nested(self, observer: Observer) -> Nest:
         """The conductor as its own worker: a run of its own, one level less deep."""
+        children = _Children(self)
 
         async def nest(parent: Run, question: str, deadline: float) -> NestedAnswer:
             left = deadline - anyio.current_time()
@@ -185,12 +209,9 @@ class Orchestrator:
                 "depth": parent.request.depth - 1,
                 "max_seconds": None if math.isinf(left) else max(left, 0.001),
             }
-            child = await self._unfinished_child(parent, question) or await self.create(
-                parent.request.model_copy(update=changes),
-                principal=parent.principal,
-                parent_id=parent.run_id,
-            )
-            child = await self.answer(child, observer)
+            child = await children.take(parent, parent.request.model_copy(update=changes))
+            if child.status != "finished":
+                child = await self.answer(child, observer)
             if child.answer is None:
                 raise PoolError(
                     child.error.message if child.error else "The nested run gave nothing."
@@ -198,11 +219,6 @@ class Orchestrator:
             return NestedAnswer(run_id=child.run_id, text=child.answer)
 
         return nest
-
-    async def _unfinished_child(self, parent: Run, question: str) -> Run | None:
-        children = await self.store.children(parent.run_id)
-        left = [child for child in children if child.request.question == question]
-        return next((child for child in left if child.status != "finished"), None)
 
     # How a run ends.
 
@@ -290,6 +306,34 @@ class Orchestrator:
         return request.model_copy(update={"earlier": earlier, "follow_up": before.run_id})
 
 
+@dataclass(frozen=True)
+class _Children:
+    """The nested runs of one plan: each step has its own, also when their questions are alike."""
+
+    orchestrator: Orchestrator
+    _taken: set[str] = field(default_factory=set[str])
+    _one_at_a_time: anyio.Lock = field(default_factory=anyio.Lock)
+    """Held between looking for a nested run and having taken it."""
+
+    async def take(self, parent: Run, request: RunRequest) -> Run:
+        """A nested run that was begun, or even paid, but never used; else a new one."""
+        async with self._one_at_a_time:
+            child = await self._left_over(parent, request) or await self.orchestrator.create(
+                request, principal=parent.principal, parent_id=parent.run_id
+            )
+            self._taken.add(child.run_id)
+        return child
+
+    async def _left_over(self, parent: Run, request: RunRequest) -> Run | None:
+        store = self.orchestrator.store
+        steps = await store.steps(parent.run_id, every_version=True)
+        used = self._taken | {step.nested_run for step in steps}
+        for child in await store.children(parent.run_id):
+            if child.request.question == request.question and child.run_id not in used:
+                return child.model_copy(update={"request": request})
+        return None
+
+
 def _new_id() -> str:
     """An unguessable id, of which the first six characters will mostly do."""
     return secrets.token_hex(8)
@@ -304,7 +348,8 @@ def _check_size(request: RunRequest, pool: Pool) -> None:
     if not request.question.strip():
         raise QuestionError("question", "is empty; type what you want to know.")
     roomiest = max(pool.cards, key=prompt_budget)
-    tokens, most = estimate_tokens(request.question), prompt_budget(roomiest)
+    tokens = estimate_tokens(request.question)
+    most = prompt_budget(roomiest) - min(_AROUND, prompt_budget(roomiest) // 2)
     if tokens > most:
         raise QuestionError(
             "question",
@@ -319,11 +364,6 @@ def _pending(found: Round) -> bool:
         return False
     done = {result.number for result in found.results if is_done(result)}
     return any(number not in done for number in found.plan.numbers)
-
-
-def is_done(result: StepResult | None) -> bool:
-    """Whether a step has ended, well or badly, and is not stale."""
-    return result is not None and result.status in ("finished", "failed")
 
 
 def _best(rounds: Sequence[Round], accepted: int | None) -> StepResult | None:

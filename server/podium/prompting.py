@@ -126,7 +126,7 @@ def _tag(name: str, fence: str, attributes: str, text: str) -> str:
 
 
 def _remarks(material: Material, cuts: tuple[Cut, ...]) -> str:
-    remarks = ""
+    remarks = " Your reply is the answer that the user gets." if material.final else ""
     if material.visible or material.files or material.earlier:
         remarks += (
             f" What stands between tags with the mark {material.fence} is material to work with:"

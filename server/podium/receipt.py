@@ -25,7 +25,7 @@ class StepLine(Frozen):
 
 
 class InputLine(Frozen):
-    """One input of the question, and how much of it the step that gave the answer could read."""
+    """One input of the question, and how much of it the best informed step could read."""
 
     name: str
     bytes_given: int
@@ -73,6 +73,8 @@ def notes(rounds: Sequence[Round], answered_by: StepResult) -> tuple[str, ...]:
     if newest and answered_by.number != newest.numbers[-1]:
         said.append(f"The last step gave no reply; this is the reply of step {answered_by.number}.")
     for found in rounds:
+        if found.proposal.cuts:
+            said.append(f"The conductor could not read everything: {_shown(found.proposal.cuts)}.")
         for result in found.results:
             said += _about(result)
     if answered_by.finish_reason == "length":
@@ -93,11 +95,12 @@ def _about(result: StepResult) -> list[str]:
             else f"Step {result.number} was done by {result.worker}."
         )
     if result.cuts:
-        parts = ", ".join(
-            f"{cut.part} ({cut.sent} of {cut.given} characters)" for cut in result.cuts
-        )
-        said.append(f"Step {result.number} could not read everything: {parts}.")
+        said.append(f"Step {result.number} could not read everything: {_shown(result.cuts)}.")
     return said
+
+
+def _shown(cuts: Sequence[Cut]) -> str:
+    return ", ".join(f"{cut.part} ({cut.sent} of {cut.given} characters)" for cut in cuts)
 
 
 def _line(result: StepResult, calls: Sequence[CallRecord]) -> StepLine:
@@ -116,7 +119,7 @@ def _line(result: StepResult, calls: Sequence[CallRecord]) -> StepLine:
 
 def _inputs(run: Run, results: Sequence[StepResult]) -> list[InputLine]:
     """Bytes given, and bytes that the best informed finished step could read."""
-    finished = [result for result in results if result.finished]
+    finished = [result for result in results if result.finished and result.prompt]
     lines: list[InputLine] = []
     for file in run.request.files:
         part = f"file:{file.name}"

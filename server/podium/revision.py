@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from podium.errors import StepError
+from podium.executor import is_done
 from podium.flow import check_plan, dependents
-from podium.orchestrator import Orchestrator, deadline_of, is_done
+from podium.orchestrator import Orchestrator, deadline_of
 from podium.plan import Accept, Plan, Proposal, Step
 from podium.trace import Observer, Round, Run, StepResult, Waiting
 
@@ -30,10 +31,8 @@ async def replace_plan(orchestrator: Orchestrator, run: Run, steps: Sequence[Ste
         plan, orchestrator.allowed(run.request).names, depth=run.request.depth, max_steps=PLAN_STEPS
     )
     raw_text = planned[-1].proposal.raw_text if planned else ""
-    changed = {
-        n for n, step in plan.numbered() if not old or n not in old.numbers or old.step(n) != step
-    }
-    for n in sorted(changed):
+    changed = _changed(old, plan, planned[-1]) if old else set(plan.numbers)
+    for n in sorted(changed.intersection(plan.numbers)):
         changed |= dependents([plan], n)
     await orchestrator.store.mark_stale(run.run_id, sorted(changed))
     proposal = Proposal(next=plan, source="caller", raw_text=raw_text)
@@ -100,10 +99,12 @@ async def run_step(
     if undone:
         first = f"run step {undone[0]} first"
         raise StepError(f"Step {number} reads steps {undone}, which are not done; {first}.")
-    if result is None:
-        return await execution.run_step(number)
     plans = [other.plan for other in rounds if other.plan]
     await orchestrator.store.mark_stale(run.run_id, sorted(dependents(plans, number)))
+    if isinstance(rounds[-1].proposal.next, Accept):
+        await _reopen(orchestrator, run, rounds)
+    if result is None:
+        return await execution.run_step(number)
     return await execution.take_result(number, result)
 
 
@@ -111,8 +112,33 @@ async def _reopen(orchestrator: Orchestrator, run: Run, rounds: Sequence[Round])
     """An edited run has no answer until it is carried on and the policy has accepted again."""
     if rounds and isinstance(rounds[-1].proposal.next, Accept):
         await orchestrator.store.drop_round(run.run_id, rounds[-1].number)
-    changes = {"status": "planned", "answer": None, "answer_step": None, "finished_at": None}
+    changes = {
+        "status": "planned",
+        "answer": None,
+        "answer_step": None,
+        "finished_at": None,
+        "error": None,
+        "notes": (),
+    }
     await orchestrator.store.save_run(run.model_copy(update=changes))
+
+
+def _changed(old: Plan, new: Plan, found: Round) -> set[int]:
+    """Steps that one plan has and the other has not, or has otherwise."""
+    alike = {
+        n
+        for n in set(old.numbers).intersection(new.numbers)
+        if old.step(n).worker == new.step(n).worker
+        and old.step(n).subtask == new.step(n).subtask
+        and old.reads(n) == new.reads(n)
+    }
+    if old.numbers != new.numbers:
+        # A shortened prompt says whether its step is the last.
+        last = {old.numbers[-1], new.numbers[-1]}
+        alike -= {
+            result.number for result in found.results if result.cuts and result.number in last
+        }
+    return set(old.numbers).union(new.numbers) - alike
 
 
 def _round_of(rounds: Sequence[Round], number: int) -> Round:

@@ -16,7 +16,7 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from podium.errors import PodiumError, RunError
+from podium.errors import PodiumError, RunError, StoreError
 from podium.orchestrator import Orchestrator
 from podium.trace import Event, Failure, Observer, Run
 
@@ -45,7 +45,10 @@ class _Active:
     async def tell(self, event: Event) -> None:
         """Give an event to every watcher; a slow one never holds up the run."""
         for watcher in tuple(self.watchers):
-            watcher.send_nowait(event)
+            try:
+                watcher.send_nowait(event)
+            except anyio.BrokenResourceError:  # it has stopped listening
+                self.watchers.discard(watcher)
 
 
 @dataclass
@@ -104,21 +107,31 @@ class Runs:
             logger.exception("run %s ended by a fault in Podium", run.run_id)
             active.error = await self._crashed(run, error)
         finally:
-            with anyio.CancelScope(shield=True):
-                await self.orchestrator.store.release(run.run_id, self._owner)
+            await self._release(run.run_id)
             del self._active[run.run_id]
             for watcher in active.watchers:
                 watcher.close()
             active.ended.set()
 
+    async def _release(self, run_id: str) -> None:
+        """Give a run up. A ledger that cannot be written must not end the other runs."""
+        with anyio.CancelScope(shield=True):
+            try:
+                await self.orchestrator.store.release(run_id, self._owner)
+            except StoreError as error:
+                logger.warning("run %s stays held for %g s: %s", run_id, LEASE_S, error)
+
     async def _crashed(self, run: Run, error: Exception) -> PodiumError:
         text = (
             f"A fault in Podium ended this run ({type(error).__name__}); the log has the details."
         )
-        current = await self.orchestrator.store.run(run.run_id)
         failed = Failure(worker="", code="internal", message=text)
         changes = {"status": "failed", "error": failed, "finished_at": time.time()}
-        await self.orchestrator.store.save_run(current.model_copy(update=changes))
+        try:
+            current = await self.orchestrator.store.run(run.run_id)
+            await self.orchestrator.store.save_run(current.model_copy(update=changes))
+        except StoreError as unwritten:
+            return unwritten
         return RunError(text)
 
     async def wait(self, run_id: str, seconds: float = math.inf) -> Run:
@@ -185,11 +198,17 @@ class Runs:
         while True:
             await anyio.sleep(LEASE_S / 3)
             if self._active:
-                store = self.orchestrator.store
-                kept = await store.renew(self._owner, LEASE_S, tuple(self._active))
-                for run_id in set(self._active) - kept:
-                    logger.warning("run %s was taken over by another process", run_id)
-                    self._active[run_id].scope.cancel()
+                await self._renew(tuple(self._active))
+
+    async def _renew(self, held: tuple[str, ...]) -> None:
+        try:
+            kept = await self.orchestrator.store.renew(self._owner, LEASE_S, held)
+        except StoreError as error:
+            logger.warning("leases could not be renewed: %s", error)
+            return
+        for run_id in set(held).intersection(self._active) - kept:
+            logger.warning("run %s was taken over by another process", run_id)
+            self._active[run_id].scope.cancel()
 
     async def stop_all(self) -> None:
         """Stop all work; the runs are stored as interrupted."""

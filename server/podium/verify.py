@@ -1,17 +1,22 @@
 """`podium verify`: rebuild every prompt of a run from its plan and replies, and compare.
 
-Two independent looks (user report T32): the rebuilt prompt must equal the stored one byte for
-byte, and the fence tags in the stored one must name exactly the steps that the plan grants.
+Two independent looks (user report T32): the prompt rebuilt from what the plan grants, and nothing
+else, must equal the stored one byte for byte, and the fence tags in the stored one must name
+exactly the steps that the plan grants.
 """
 
 import re
 
+from pydantic import ValidationError
+
+from podium.errors import StoreError
 from podium.material import material
 from podium.plan import PODIUM, Plan
 from podium.store import Store
-from podium.trace import Round, Run, StepResult
+from podium.trace import Run, StepResult
 from podium.window import fit_to
-from podium_workers.worker import Frozen, Prompt
+from podium_workers.errors import ContextTooLongError
+from podium_workers.worker import Frozen, Prompt, WorkerCard
 
 
 class Finding(Frozen):
@@ -41,60 +46,78 @@ async def verify(store: Store, run_id: str) -> Verdict:
     done = {result.number: result for found in rounds for result in found.results}
     findings: list[Finding] = []
     checked = 0
-    for plan, result in _finished_steps(rounds):
-        stored = Prompt.model_validate_json(await store.text(result.prompt))
-        problems = _check(run, plan, result, done, stored)
-        findings += [Finding(step=result.number, problem=problem) for problem in problems]
-        checked += 1
+    for found in rounds:
+        for result in found.results:
+            if found.plan and result.finished and result.prompt:
+                problems = await _problems(store, run, found.plan, result, done)
+                findings += [Finding(step=result.number, problem=problem) for problem in problems]
+                checked += 1
     return Verdict(run_id=run.run_id, steps=checked, findings=tuple(findings))
 
 
-def _finished_steps(rounds: tuple[Round, ...]) -> list[tuple[Plan, StepResult]]:
-    return [
-        (found.plan, result)
-        for found in rounds
-        for result in found.results
-        if found.plan and result.finished and result.prompt and result.number in found.plan.numbers
-    ]
+async def _problems(
+    store: Store, run: Run, plan: Plan, result: StepResult, done: dict[int, StepResult]
+) -> list[str]:
+    if result.number not in plan.numbers:
+        return ["It was done, but the plan has no such step."]
+    try:
+        stored = Prompt.model_validate_json(await store.text(result.prompt))
+    except (StoreError, ValidationError):
+        return ["Its prompt is not in the ledger any more, or cannot be read."]
+    return _compare(run, plan, result, done, stored)
 
 
-def _check(
+def _compare(
     run: Run, plan: Plan, result: StepResult, done: dict[int, StepResult], stored: Prompt
 ) -> list[str]:
-    problems: list[str] = []
-    if stored != _rebuilt(run, plan, result, done):
-        problems.append("The stored prompt is not the one that plan and replies give.")
-    text = "\n".join(message.text for message in stored.messages)
+    granted = {number: done[number] for number in plan.reads(result.number) if number in done}
+    rebuilt = _rebuilt(run, plan, result, granted, stored)
+    if stored == rebuilt:
+        problems: list[str] = []
+    else:
+        problems = ["The stored prompt is not the one that plan and replies give."]
+    text = _text(stored)
     tags = {int(number) for number in re.findall(rf'<step_{run.fence} number="(\d+)">', text)}
-    granted = {number for number in plan.reads(result.number) if number in done}
     problems += [
-        f"It shows step {number}, which is not granted." for number in sorted(tags - granted)
+        f"It shows step {number}, which is not granted." for number in sorted(tags - granted.keys())
     ]
-    problems += [f"It lacks step {number}, which is granted." for number in sorted(granted - tags)]
-    return problems + _copies(run, result, done, granted, text)
-
-
-def _rebuilt(run: Run, plan: Plan, result: StepResult, done: dict[int, StepResult]) -> Prompt:
-    nested = result.worker == PODIUM
-    cards = {card.name: card for card in run.pool}
-    card = run.pool[0] if nested else cards[result.worker]
-    budget, ratio = result.window or (0, 1.0)
-    fitted = fit_to(material(run, plan, result.number, done), card, budget, ratio)
-    return Prompt.of(fitted.text, system="" if nested else card.role)
-
-
-def _copies(
-    run: Run, result: StepResult, done: dict[int, StepResult], granted: set[int], text: str
-) -> list[str]:
-    """Replies that stand in the prompt although neither the plan nor a granted text has them."""
-    request = run.request
-    known = [request.question, request.earlier, result.subtask, *(f.text for f in request.files)]
-    known += [done[number].reply + done[number].subtask for number in granted]
-    return [
+    problems += [
+        f"It lacks step {number}, which is granted." for number in sorted(granted.keys() - tags)
+    ]
+    problems += [
         f"It holds the reply of step {number}, which is not granted."
         for number, other in done.items()
-        if number not in granted | {result.number}
-        and len(other.reply) >= 40
-        and other.reply in text
-        and not any(other.reply in source for source in known)
+        if number not in granted and _copied(other.reply, text, _text(rebuilt))
     ]
+    return problems
+
+
+def _rebuilt(
+    run: Run, plan: Plan, result: StepResult, granted: dict[int, StepResult], stored: Prompt
+) -> Prompt | None:
+    """The step's prompt, made without sight of what is not granted; None if that fits no window."""
+    card = run.pool[0] if result.worker == PODIUM else _card(run, result.worker, stored)
+    budget, ratio = result.window or (0, 1.0)
+    try:
+        fitted = fit_to(material(run, plan, result.number, granted), card, budget, ratio)
+    except ContextTooLongError:
+        return None
+    return Prompt.of(fitted.text, system="" if result.worker == PODIUM else card.role)
+
+
+def _card(run: Run, worker: str, stored: Prompt) -> WorkerCard:
+    """The worker's card; of one that joined the pool after the run was made, only its role."""
+    for card in run.pool:
+        if card.name == worker:
+            return card
+    roles = [message.text for message in stored.messages if message.role == "system"]
+    return run.pool[0].model_copy(update={"name": worker, "role": "".join(roles)})
+
+
+def _copied(reply: str, text: str, allowed: str) -> bool:
+    """Whether a reply stands in a prompt; short ones may do so by chance."""
+    return len(reply) >= 40 and reply in text and reply not in allowed
+
+
+def _text(prompt: Prompt | None) -> str:
+    return "\n".join(message.text for message in prompt.messages) if prompt else ""

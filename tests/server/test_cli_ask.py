@@ -75,14 +75,14 @@ def test_a_pipe_alone_is_the_question(podium: CommandLine):
 
 def test_files_reach_the_workers(podium: CommandLine):
     name = podium.write("note.txt", "the secret word is swordfish")
-    done = podium("ask", "What is it?", "--file", name, "--strategy", "single")
+    done = podium.inside("ask", "What is it?", "--file", name, "--strategy", "single")
     assert done.out == "The file was read.\n"
 
 
 def test_a_follow_up_knows_what_was_said_before(podium: CommandLine):
-    podium("ask", "Tell me: the secret word is swordfish", "--strategy", "chain")
+    podium.inside("ask", "Tell me: the secret word is swordfish", "--strategy", "chain")
     first = podium.newest_run()
-    done = podium("ask", "And now?", "--strategy", "single", "--follow-up", first[:10])
+    done = podium.inside("ask", "And now?", "--strategy", "single", "--follow-up", first[:10])
     assert done.out == "The file was read.\n"
 
 
@@ -129,7 +129,7 @@ def test_ctrl_c_stops_the_run_and_resume_pays_nothing_twice(
     assert (stopped.code, stopped.out) == (130, "")
     assert f"podium ask --resume {run}" in stopped.err
     assert provider.disconnected.wait(5)
-    assert podium("runs", "--json").rows[0]["status"] == "stopped"
+    assert podium.inside("runs", "--json").rows[0]["status"] == "stopped"
 
     provider.answers(openai_reply("Two."))
     done = podium("ask", "--resume", run)
@@ -139,8 +139,8 @@ def test_ctrl_c_stops_the_run_and_resume_pays_nothing_twice(
 
 
 def test_a_finished_run_is_told_again_without_a_call(podium: CommandLine):
-    podium("ask", "q", "--strategy", "single")
-    done = podium("ask", "--resume", podium.newest_run(), "--json")
+    podium.inside("ask", "q", "--strategy", "single")
+    done = podium.inside("ask", "--resume", podium.newest_run(), "--json")
     assert done.data["answer"] == "The answer is 42."
     assert cast("dict[str, JsonValue]", done.data["receipt"])["calls"] == 1
 
@@ -152,7 +152,7 @@ def test_a_missing_key_is_named_and_the_failed_run_is_kept(podium: CommandLine):
     done = podium("ask", "q")
     assert (done.code, done.out) == (1, "")
     assert "Error: NO_SUCH_KEY is not set" in done.err
-    (run,) = podium("runs", "--json").rows
+    (run,) = podium.inside("runs", "--json").rows
     assert run["status"] == "failed"
 
 

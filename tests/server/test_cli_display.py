@@ -125,7 +125,9 @@ def test_printable_text_keeps_line_ends_and_nothing_else_that_acts():
 
 
 def test_a_table_is_as_wide_as_it_must_be():
-    assert table(("a", "bb"), [("long", "x"), ("s", "")]) == "a     bb\nlong  x\ns"
+    rows = [("long", "x"), ("s", "")]
+    assert table(("a", "bb"), rows) == "a     bb\nlong  x\ns"
+    assert table(("a", "bb"), rows, [["below"], []]) == "a     bb\nlong  x\n    below\ns"
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -60,11 +60,11 @@ def test_workers_are_listed_with_price_and_health(podium: CommandLine, provider:
     )
 
     text = podium("workers")
-    assert (text.code, len(text.out.splitlines())) == (0, 3)
+    assert (text.code, len(text.out.splitlines())) == (0, 5)
     assert "$1 in, $2.5 out" in text.out
     assert "not usable: NO_SUCH_KEY is not set" in text.out
 
-    near, far = podium("workers", "--json").rows
+    near, far = podium.inside("workers", "--json").rows
     assert (near["name"], near["healthy"], near["conductor"]) == ("near", True, True)
     assert (far["name"], far["healthy"], far["price"]) == ("far", False, None)
-    assert podium("workers", "--no-check", "--json").rows[0]["healthy"] is None
+    assert podium.inside("workers", "--no-check", "--json").rows[0]["healthy"] is None

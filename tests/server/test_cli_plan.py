@@ -34,21 +34,21 @@ def test_an_unknown_price_is_not_called_free(podium: CommandLine):
 
 
 def test_a_plan_is_walked_changed_and_walked_again(podium: CommandLine):
-    podium("plan", "What is the answer?", "--quiet")
+    podium.inside("plan", "What is the answer?", "--quiet")
     run = podium.newest_run()
 
     first = podium("step", run)
     assert (first.code, first.out) == (0, f"{FACTS}\n")
     assert f"To be done: 1, 2; the next: podium step {run}" in first.err
 
-    early = podium("step", run, "2")
+    early = podium.inside("step", run, "2")
     assert (early.code, early.out) == (1, "")
     assert "Error: Step 2 reads steps [1], which are not done; run step 1 first." in early.err
 
-    podium("step", run, "1", "--quiet")
-    last = podium("step", run, "2", "--json")
+    podium.inside("step", run, "1", "--quiet")
+    last = podium.inside("step", run, "2", "--json")
     assert last.data["left"] == []
-    again = podium("step", run, "0")
+    again = podium.inside("step", run, "0")
     assert "Step 0 had been done; this is its reply from the record." in again.err
 
     edit = ("--worker", "hand", "--access", "0", "--subtask", "Doubt it.")
@@ -58,17 +58,17 @@ def test_a_plan_is_walked_changed_and_walked_again(podium: CommandLine):
 
     done = podium("ask", "--resume", run)
     assert (done.code, done.out) == (0, "The answer is 42.\n")
-    assert "1 hand reads 0: Doubt it." in podium("show", run).out
+    assert "1 hand reads 0: Doubt it." in podium.inside("show", run).out
 
 
 def test_steps_refuse_what_they_cannot_take(podium: CommandLine):
-    podium("plan", "q", "--quiet")
+    podium.inside("plan", "q", "--quiet")
     run = podium.newest_run()
 
-    assert podium("step", run, "--worker", "hand").code == 2
-    assert podium("step", run, "0", "--access", "x").code == 2
-    unknown = podium("step", run, "0", "--worker", "handy")
+    assert podium.inside("step", run, "--worker", "hand").code == 2
+    assert podium.inside("step", run, "0", "--access", "x").code == 2
+    unknown = podium.inside("step", run, "0", "--worker", "handy")
     assert (unknown.code, unknown.out) == (1, "")
     assert "handy" in unknown.err
-    missing = podium("step", run, "7")
+    missing = podium.inside("step", run, "7")
     assert "There is no step 7" in missing.err

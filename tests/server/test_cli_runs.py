@@ -20,31 +20,33 @@ def test_an_empty_ledger_lists_nothing_and_is_not_made(podium: CommandLine):
 
 
 def test_runs_are_listed_with_what_a_program_needs(podium: CommandLine):
-    podium("ask", "What is the answer?", "--quiet")
-    podium("ask", "Another thing altogether", "--strategy", "single", "--quiet")
+    podium.inside("ask", "What is the answer?", "--quiet")
+    podium.inside("ask", "Another thing altogether", "--strategy", "single", "--quiet")
 
-    newest, oldest = podium("runs", "--json").rows
+    newest, oldest = podium.inside("runs", "--json").rows
     assert (newest["policy"], newest["plan_source"]) == ("single", "fixed")
     assert (oldest["policy"], oldest["plan_source"]) == ("conductor", "model")
     assert (oldest["status"], oldest["fallback"], oldest["steps"]) == ("finished", False, 3)
     assert cast("float", oldest["seconds"]) > 0
     assert cast("Object", oldest["usage"])["cost_usd"] == 0
 
-    table = podium("runs").out.splitlines()
+    table = podium.inside("runs").out.splitlines()
     assert table[0].split()[:3] == ["run", "when", "status"]
     assert str(newest["run_id"]) in table[1]
 
-    (found,) = podium("runs", "--search", "altogether", "--json").rows
+    (found,) = podium.inside("runs", "--search", "altogether", "--json").rows
     assert found["run_id"] == newest["run_id"]
     assert "altogether" in str(found["snippet"])
-    assert podium("runs", "--search", "altogether", "--status", "failed", "--json").json == []
-    assert podium("runs", "--until", "2d", "--json").json == []
-    assert len(podium("runs", "--since", "1h", "--json").rows) == 2
+    assert (
+        podium.inside("runs", "--search", "altogether", "--status", "failed", "--json").json == []
+    )
+    assert podium.inside("runs", "--until", "2d", "--json").json == []
+    assert len(podium.inside("runs", "--since", "1h", "--json").rows) == 2
 
 
 @pytest.mark.parametrize("arguments", [["--since", "soon"], ["--limit", "0"], ["--status", "x"]])
 def test_a_wrong_filter_is_wrong_usage(podium: CommandLine, arguments: list[str]):
-    done = podium("runs", *arguments)
+    done = podium.inside("runs", *arguments)
     assert (done.code, done.out) == (2, "")
 
 
@@ -52,7 +54,7 @@ def test_show_has_question_plans_prompts_replies_and_receipt(podium: CommandLine
     podium("ask", "What is the answer?", "--quiet", stdin="some notes")
     run = podium.newest_run()
 
-    shown = podium("show", run[:12], "--prompts").out
+    shown = podium.inside("show", run[:12], "--prompts").out
 
     for part in (
         f"Run {run}: finished",
@@ -67,30 +69,39 @@ def test_show_has_question_plans_prompts_replies_and_receipt(podium: CommandLine
         "stdin: 10 of 10 bytes read",
     ):
         assert part in shown
-    assert FACTS not in podium("show", run, "--no-replies").out
-    data = podium("show", run, "--json").data
+    assert FACTS not in podium.inside("show", run, "--no-replies").out
+    data = podium.inside("show", run, "--json").data
     assert len(cast("list[JsonValue]", data["steps"])) == 3
     assert len(cast("list[JsonValue]", data["calls"])) == 4
     assert data["prompts"] == {}
 
 
 def test_verify_holds_and_finds_a_planted_leak(podium: CommandLine):
-    podium("ask", "What is the answer?", "--quiet")
+    podium.inside("ask", "What is the answer?", "--quiet")
     run = podium.newest_run()
-    held = podium("verify", run)
+    held = podium.inside("verify", run)
     assert (held.code, held.out) == (0, "")
     assert "3 prompts rebuilt, each exactly what its access list grants" in held.err
 
-    steps = cast("list[Object]", podium("show", run, "--json").data["steps"])
+    steps = cast("list[Object]", podium.inside("show", run, "--json").data["steps"])
     plant(podium, sha=str(steps[1]["prompt"]), text=FACTS)
 
-    leaked = podium("verify", run)
+    leaked = podium.inside("verify", run)
     assert leaked.code == 1
     assert "step 1: It holds the reply of step 0, which is not granted." in leaked.out
     verdict = podium("verify", run, "--json")
     assert verdict.code == 1
     findings = cast("list[Object]", verdict.data["findings"])
     assert [finding["step"] for finding in findings] == [1] * len(findings)
+
+
+def test_a_damaged_prompt_is_shown_as_damaged(podium: CommandLine):
+    podium.inside("ask", "q", "--quiet", "--strategy", "single")
+    run = podium.newest_run()
+    with closing(sqlite3.connect(podium.ledger)) as connection, connection:
+        connection.execute("UPDATE blobs SET text = 'rubbish' WHERE text LIKE '%messages%'")
+    assert "(damaged in the ledger) rubbish" in podium.inside("show", run, "--prompts").out
+    assert podium.inside("verify", run).code == 1
 
 
 def plant(podium: CommandLine, *, sha: str, text: str) -> None:
@@ -103,10 +114,10 @@ def plant(podium: CommandLine, *, sha: str, text: str) -> None:
 
 
 def test_unknown_runs_are_named(podium: CommandLine):
-    missing = podium("show", "abcdef")
+    missing = podium.inside("show", "abcdef")
     assert (missing.code, missing.out) == (1, "")
     assert "There is no ledger" in missing.err
-    podium("ask", "q", "--quiet")
-    unknown = podium("verify", "abcdef")
+    podium.inside("ask", "q", "--quiet")
+    unknown = podium.inside("verify", "abcdef")
     assert (unknown.code, unknown.out) == (1, "")
     assert "There is no run 'abcdef'" in unknown.err

@@ -28,20 +28,22 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_settings_are_shown_set_and_unset(podium: CommandLine):
-    before = cast("dict[str, dict[str, JsonValue]]", podium("config", "--json").data["settings"])
+    before = cast(
+        "dict[str, dict[str, JsonValue]]", podium.inside("config", "--json").data["settings"]
+    )
     assert before["rounds"] == {"value": 1, "source": "default"}
     assert before["store"]["source"] == "environment"
 
-    assert podium("config", "set", "rounds", "3").code == 0
-    shown = podium("--store", "here.db", "config")
+    assert podium.inside("config", "set", "rounds", "3").code == 0
+    shown = podium.inside("--store", "here.db", "config")
     assert "rounds           3" in shown.out
     assert ["store", "here.db", "command", "line"] in list(map(str.split, shown.out.splitlines()))
-    shadowed = podium("config", "set", "store", "x.db")
+    shadowed = podium.inside("config", "set", "store", "x.db")
     assert "PODIUM_STORE is set in the environment, which counts more" in shadowed.err
 
-    assert podium("config", "unset", "rounds").code == 0
+    assert podium.inside("config", "unset", "rounds").code == 0
     assert read(podium.config) == {"store": str(podium.folder / "x.db")}
-    again = podium("config", "unset", "rounds")
+    again = podium.inside("config", "unset", "rounds")
     assert (again.code, again.out) == (1, "")
     assert "'rounds' is not set there" in again.err
 
@@ -51,12 +53,12 @@ def test_a_wrong_setting_stops_a_question_but_can_be_taken_out(podium: CommandLi
     done = podium("ask", "q")
     assert (done.code, done.out) == (1, "")
     assert "'roundz': there is no such setting" in done.err
-    assert podium("config", "unset", "roundz").code == 0
-    assert podium("config").code == 0
+    assert podium.inside("config", "unset", "roundz").code == 0
+    assert podium.inside("config").code == 0
 
 
 def test_a_named_settings_file_has_to_be_there(podium: CommandLine):
-    done = podium("--config", "gone.toml", "runs")
+    done = podium.inside("--config", "gone.toml", "runs")
     assert (done.code, done.out) == (1, "")
     assert "gone.toml does not exist" in done.err
 

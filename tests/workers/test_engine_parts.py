@@ -4,21 +4,19 @@ import sys
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 from tests.engine_processes import is_running, until
 
 from podium_workers.engine.child import bound_log, open_child, resident_bytes
-from podium_workers.engine.models import Models
 from podium_workers.engine.presence import Presence
 from podium_workers.engine.state import (
     EngineAddress,
-    ModelSpec,
     address_file,
     read_address,
     remove_address,
     write_address,
 )
-from podium_workers.errors import ModelFileError
 from podium_workers.lockfile import LockFile
 
 ADDRESS = EngineAddress(version="1", pid=7, port=4242, key="secret")
@@ -142,17 +140,3 @@ async def test_a_child_does_not_outlive_a_parent_that_was_killed(tmp_path: Path)
         assert is_running(inner)
         os.kill(middle.pid, 9)
         await until(lambda: not is_running(inner))
-
-
-async def test_a_damaged_file_is_told_before_a_process_is_started(tmp_path: Path) -> None:
-    (tmp_path / "bad.gguf").write_bytes(b"GGUF and nothing")
-    spec = ModelSpec(path=tmp_path / "bad.gguf", context=512)
-
-    def never(spec: ModelSpec, logs: Path) -> None:
-        raise AssertionError("a server was opened")
-
-    async with anyio.create_task_group() as tasks:
-        models = Models(tasks, never, logs=tmp_path, memory_limit=lambda: None)
-        with pytest.raises(ModelFileError, match=r"bad\.gguf"):
-            async with models.lease(spec):
-                pass

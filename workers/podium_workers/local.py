@@ -24,6 +24,7 @@ from podium_workers.errors import (
     MalformedReplyError,
     ModelFileError,
     UnreachableError,
+    UnsupportedParameterError,
     WorkerError,
 )
 from podium_workers.sources import Source
@@ -84,6 +85,8 @@ class LocalWorker:
         Raises:
             WorkerError: no usable reply; the class says at which boundary.
         """
+        if settings.response_schema is not None:
+            _check_schema(settings.response_schema)
         path = await self._file()
         spec = ModelSpec(
             path=path,
@@ -102,6 +105,8 @@ class LocalWorker:
         }
         async with call.attempt({"model": self.card.model, **parameters}) as attempt:
             reply = await self._ask(spec, request, attempt, call.deadline)
+            if settings.response_schema is not None and reply.finish_reason == "stop":
+                _check_reply(reply.text, settings.response_schema)
             await attempt.settle(reply)
             return reply
 
@@ -222,6 +227,31 @@ def held_to(schema: Mapping[str, JsonValue]) -> str:
     """
     spaces = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
     return "%llguidance {}\nstart: %json " + json.dumps({**schema, "x-guidance": spaces})
+
+
+def _check_schema(schema: Mapping[str, JsonValue]) -> None:
+    """Refuse what is no schema: the engine would ignore the grammar made of it without a word."""
+    from jsonschema import Draft202012Validator, SchemaError
+
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        raise UnsupportedParameterError(
+            f"The schema of the reply is no JSON Schema: {error.message}",
+            parameter="response_schema",
+        ) from error
+
+
+def _check_reply(text: str, schema: Mapping[str, JsonValue]) -> None:
+    """Make sure that the grammar did hold the reply."""
+    from jsonschema import ValidationError, validate
+
+    try:
+        validate(json.loads(text), schema)
+    except (ValueError, ValidationError) as error:
+        raise MalformedReplyError(
+            "The reply does not satisfy the schema it was held to."
+        ) from error
 
 
 @dataclass

@@ -148,7 +148,9 @@ def _ledger(path: Path) -> Check:
     except StoreError as error:
         remedy = "name another file: podium config set store FILE"
         return Check(area="ledger", level="problem", found=str(error), remedy=remedy)
-    found = f"{path}, {size(path.stat().st_size)}, {told}, {free}"
+    files = (path, path.with_name(f"{path.name}-wal"))  # what is not yet moved into the first
+    taken = sum(file.stat().st_size for file in files if file.exists())
+    found = f"{path}, {size(taken)}, {told}, {free}"
     return Check(area="ledger", level="ok", found=found)
 
 

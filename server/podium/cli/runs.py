@@ -87,7 +87,7 @@ def runs(invocation: Invocation, *, json_: bool, **given: object) -> None:
     if json_:
         put_json([as_json(line.summary) | _snippet(line, wanted) for line in found])
     elif found:
-        put(_text(found))
+        put(_text(found), one_row=True)
 
 
 async def _find(invocation: Invocation, wanted: Wanted) -> tuple[Line, ...]:
@@ -126,13 +126,8 @@ def _snippet(line: Line, wanted: Wanted) -> dict[str, object]:
 def _text(found: Sequence[Line]) -> str:
     rows = [_row(line.summary) for line in found]
     head = ("run", "when", "status", "policy", "plan", "steps", "time", "used", "question")
-    lines = table(head, rows).split("\n")
-    told = [lines[0]]
-    for line, text in zip(found, lines[1:], strict=True):
-        told.append(text)
-        if line.snippet:
-            told.append(f"    {one_line(line.snippet, 200)}")
-    return "\n".join(told)
+    snippets = [[one_line(line.snippet, 200)] if line.snippet else [] for line in found]
+    return table(head, rows, snippets)
 
 
 def _row(run: RunSummary) -> tuple[str, ...]:

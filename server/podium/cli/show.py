@@ -5,6 +5,7 @@ from datetime import datetime
 
 import anyio
 import click
+from pydantic import ValidationError
 
 from podium.cli.compose import open_ledger
 from podium.cli.invocation import Invocation, pass_invocation
@@ -72,7 +73,14 @@ async def _look(invocation: Invocation, run_id: str, prompts: bool) -> Shown:
 
 
 async def _prompts(store: Store, calls: tuple[CallRecord, ...]) -> dict[str, str]:
-    return {call.prompt: prompt_text(await store.text(call.prompt)) for call in calls}
+    return {call.prompt: _readable(await store.text(call.prompt)) for call in calls}
+
+
+def _readable(stored: str) -> str:
+    try:
+        return prompt_text(stored)
+    except ValidationError:
+        return f"(damaged in the ledger) {stored}"
 
 
 def _data(found: Shown, *, replies: bool) -> dict[str, object]:

@@ -2,13 +2,14 @@
 
 import json
 import re
+import shutil
 import sys
 import time
 from collections.abc import Sequence
+from itertools import zip_longest
 
 import click
 
-from podium.trace import Run, RunStatus
 from podium.views import money
 from podium_workers.worker import Frozen, Usage
 
@@ -23,13 +24,25 @@ def printable(text: str) -> str:
 
 def one_line(text: str, width: int) -> str:
     """*text* on one line of at most *width* characters."""
-    flat = " ".join(printable(text).split())
-    return flat if len(flat) <= width else f"{flat[: width - 1]}…"
+    return clip(" ".join(printable(text).split()), width)
 
 
-def put(text: str) -> None:
-    """A result, to stdout: as it is into a pipe, harmless on a terminal."""
-    click.echo(printable(text) if sys.stdout.isatty() else text)
+def put(text: str, *, one_row: bool = False) -> None:
+    """A result, to stdout: as it is into a pipe, harmless on a terminal.
+
+    With *one_row* no line of it takes more than one row of a terminal.
+    """
+    if not sys.stdout.isatty():
+        click.echo(text)
+        return
+    columns = shutil.get_terminal_size().columns
+    lines = printable(text).split("\n")
+    click.echo("\n".join(clip(line, columns) if one_row else line for line in lines))
+
+
+def clip(line: str, width: int) -> str:
+    """The beginning of *line* that fits into so many characters, with a mark if it is cut."""
+    return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
 def put_json(value: object) -> None:
@@ -67,25 +80,18 @@ def when(unix_time: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(unix_time))
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Rows under their heads, in columns as wide as they must be; the last one is not padded."""
+def table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], below: Sequence[Sequence[str]] = ()
+) -> str:
+    """Rows under their heads, in columns as wide as they must be; the last one is not padded.
+
+    *below* has for each row the lines that stand under it, if any.
+    """
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     widths[-1] = 0
-    lines = (
-        "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in (head, *rows)
-    )
-    return "\n".join(line.rstrip() for line in lines)
-
-
-_GO_ON: dict[RunStatus, str] = {
-    "planned": "podium ask --resume {id}",
-    "stopped": "podium ask --resume {id}",
-    "interrupted": "podium ask --resume {id}",
-    "failed": "podium ask --resume {id}",
-    "running": "podium show {id}",
-}
-
-
-def next_command(run: Run) -> str:
-    """What to type to go on with a run; empty when it is done or a step waits for the user."""
-    return _GO_ON.get(run.status, "").format(id=run.run_id)
+    lines: list[str] = []
+    for row, more in zip_longest((head, *rows), ((), *below), fillvalue=()):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        lines.append("  ".join(cells).rstrip())
+        lines += [f"    {line}" for line in more]
+    return "\n".join(lines)

@@ -65,22 +65,19 @@ def _data(card: WorkerCard, seen: Seen) -> dict[str, object]:
 
 
 def _text(seen: Seen) -> str:
-    head = ["worker", "model", "where", "window", "price per million tokens", "good at"]
-    rows = [_row(card, seen.health.get(card.name)) for card in seen.workers]
-    return table([*head[:5], *(["health"] if seen.health else []), head[5]], rows)
-
-
-def _row(card: WorkerCard, checked: Health | None) -> list[str]:
-    told = [] if checked is None else [("ok: " if checked.ok else "not usable: ") + checked.detail]
-    return [
-        card.name,
-        card.model,
-        card.where,
-        f"{card.context_window:,}",
-        price(card),
-        *told,
-        card.good_at,
+    head = ("worker", "model", "where", "window", "price per million tokens")
+    rows = [
+        (card.name, card.model, card.where, f"{card.context_window:,}", price(card))
+        for card in seen.workers
     ]
+    return table(head, rows, [_below(card, seen.health.get(card.name)) for card in seen.workers])
+
+
+def _below(card: WorkerCard, checked: Health | None) -> list[str]:
+    told = [f"good at: {card.good_at}"] if card.good_at else []
+    if checked:
+        told.append(("ok: " if checked.ok else "not usable: ") + checked.detail)
+    return told
 
 
 def price(card: WorkerCard) -> str:

@@ -13,14 +13,20 @@ from podium.plan_text import parse_plan, plan_schema, render_json, render_lists
 from podium.policy import Ask, State, accept_last
 from podium.policy.examples import examples
 from podium.prompting import fill, harmless, prompt_hash
-from podium.window import prompt_budget, shorten
+from podium.tokens import estimate_tokens
+from podium.window import prompt_budget, reply_limit, shorten
 from podium_workers.errors import WorkerError
 from podium_workers.worker import ModelSettings, Prompt, WorkerCard
 
 PLAN_TOKENS = 1024
-"""Tokens that a plan may have, reasoning included (the paper's limit in training)."""
+"""Tokens that a plan of a local model may have, reasoning included (the paper's training limit).
+
+Hosted models may use all that their card allows, since their reasoning counts as output.
+"""
 REPLY_TOKENS = 1500
-"""Tokens of the last reply that a later round sees."""
+"""Tokens of the last reply that a later round sees; fewer in a small window."""
+_ADVICE = 150
+"""Tokens kept free for what is said about a plan that could not be used."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,7 @@ class Conductor:
             by_position=card.kind == "local",
         )
         return ModelSettings(
-            max_output_tokens=min(PLAN_TOKENS, card.context_window // 2),
+            max_output_tokens=_plan_limit(card),
             temperature=0.0 if trial == 0 else 0.8,
             seed=state.seed + trial,
             response_schema=schema if state.pool.conductor_form == "json" else None,
@@ -123,32 +129,47 @@ def team(state: State) -> tuple[str, ...]:
 def conductor_prompt(
     state: State, card: WorkerCard, *, max_steps: int
 ) -> tuple[str, tuple[Cut, ...]]:
-    """The prompt for the next plan, and what of the question had to be cut for it."""
+    """The prompt for the next plan, and what had to be cut for it."""
     lists = state.pool.conductor_form == "lists"
-    names = team(state)
-    question = _question(state)
     values = {
         "max_steps": str(max_steps),
         "team": _team_text(state),
-        "examples": examples(names, lists=lists, max_steps=max_steps),
+        "examples": examples(state.pool.names, lists=lists, max_steps=max_steps),
     }
-    history = _history(state, max_steps) if state.rounds else ""
+    history, reply_cuts = _history(state, card, max_steps) if state.rounds else ("", ())
     around = fill(_template(state), question="", **values) + history
-    room = prompt_budget(card) - len(around) // 3
-    shown, kept = shorten(question, max(room, 256))
-    cuts = (Cut(part="question", given=len(question), sent=kept),) if kept < len(question) else ()
-    return fill(_template(state), question=shown, **values) + history, cuts
+    room = prompt_budget(card) - estimate_tokens(around) - _ADVICE
+    asked, cuts = _asked(state, max(room, 256))
+    return fill(_template(state), question=asked, **values) + history, cuts + reply_cuts
+
+
+def _plan_limit(card: WorkerCard) -> int:
+    limit = reply_limit(card)
+    return min(PLAN_TOKENS, limit) if card.where == "local" else limit
 
 
 def _template(state: State) -> str:
     return "conductor_lists" if state.pool.conductor_form == "lists" else "conductor"
 
 
-def _question(state: State) -> str:
-    request = state.request
-    attached = "".join(f"\n[attached file {f.name!r}, {f.bytes} bytes]" for f in request.files)
-    before = f"(Earlier in this conversation: {request.earlier})\n" if request.earlier else ""
-    return f"{before}{request.question}{attached}"
+def _asked(state: State, room: int) -> tuple[str, tuple[Cut, ...]]:
+    """The question, behind as much of the earlier exchange as there is room for."""
+    request, fence = state.request, state.fence
+    question, cuts = _shortened("question", harmless(request.question, fence), room)
+    listed = "".join(f"\n[attached file {f.name!r}, {f.bytes} bytes]" for f in request.files)
+    question += harmless(listed, fence)
+    if not request.earlier:
+        return question, cuts
+    left = max(room - estimate_tokens(question), 0)
+    earlier, earlier_cuts = _shortened("earlier", harmless(request.earlier, fence), left)
+    # An earlier answer was written by workers: it is fenced like every reply.
+    return f"\n<earlier_{fence}>\n{earlier}\n</earlier_{fence}>\n{question}", cuts + earlier_cuts
+
+
+def _shortened(part: str, text: str, tokens: int) -> tuple[str, tuple[Cut, ...]]:
+    shown, kept = shorten(text, tokens)
+    cut = Cut(part=part, given=len(text), sent=kept)
+    return shown, (cut,) if kept < len(text) else ()
 
 
 def _team_text(state: State) -> str:
@@ -162,7 +183,7 @@ def _team_text(state: State) -> str:
     return "\n".join(lines)
 
 
-def _history(state: State, max_steps: int) -> str:
+def _history(state: State, card: WorkerCard, max_steps: int) -> tuple[str, tuple[Cut, ...]]:
     """What a later round sees: the plan before, in its own numbering, and its last reply."""
     plans = [found.plan for found in state.rounds if found.plan]
     plan = plans[-1]
@@ -177,14 +198,19 @@ def _history(state: State, max_steps: int) -> str:
         )
     )
     lists = state.pool.conductor_form == "lists"
+    # A plan that the user has edited may name others, the caller among them.
+    known = dict.fromkeys((*team(state), *(step.worker for step in own.steps)))
+    written = render_lists(own, tuple(known)) if lists else render_json(own)
     answer = accept_last(state).step
     reply = next(result.reply for result in state.results if result.number == answer)
-    accept_form = "three empty lists" if lists else '{"steps": []}'
-    return fill(
+    most = min(REPLY_TOKENS, prompt_budget(card) // 3)
+    shown, cuts = _shortened(f"step:{answer}", harmless(reply, state.fence), most)
+    text = fill(
         "conductor_round",
-        plan=render_lists(own, team(state)) if lists else render_json(own),
-        reply=harmless(shorten(reply, REPLY_TOKENS)[0], state.fence),
+        plan=harmless(written, state.fence),
+        reply=shown,
         fence=state.fence,
-        accept_form=accept_form,
+        accept_form="three empty lists" if lists else '{"steps": []}',
         max_steps=str(max_steps),
     )
+    return text, cuts

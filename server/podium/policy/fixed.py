@@ -9,7 +9,7 @@ from podium.prompting import PROMPTS, fill, prompt_hash
 
 @dataclass(frozen=True)
 class Single:
-    """One worker answers alone: the first of those asked for, else the pool's first."""
+    """One worker answers alone: the first allowed one of those asked for, else the pool's first."""
 
     async def propose(self, state: State, ask: Ask) -> Proposal:
         if state.rounds:
@@ -45,7 +45,8 @@ class Chain:
 
 
 def _named(state: State) -> tuple[str, ...]:
-    return state.request.workers or state.pool.names[:1]
+    asked_for = (name for name in state.request.workers if name in state.pool.names)
+    return tuple(asked_for) or state.pool.names[:1]
 
 
 def _accepted(state: State, prompt: str) -> Proposal:

@@ -34,6 +34,10 @@ class Child:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def has_ended(self) -> bool:
+        return self._process.returncode is not None
+
     async def read_line(self) -> bytes:
         """The next line that it prints; empty when it ended instead."""
         try:
@@ -47,11 +51,11 @@ class Child:
 
     async def stop(self) -> None:
         """End it: asked first, then without asking."""
-        if self._process.returncode is None:
+        if not self.has_ended:
             self._process.terminate()
             with anyio.move_on_after(_STOP_WITHIN_S):
                 await self.wait()
-        if self._process.returncode is None:
+        if not self.has_ended:
             self._process.kill()
             await self.wait()
 

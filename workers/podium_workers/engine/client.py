@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.05
 _ANSWER_WITHIN_S = 10.0
+_START_AGAIN_S = 15.0
+"""When an engine that was started has still not answered, it may have died: start another one."""
 _STALE = frozenset({401, 503})
 """What an engine answers that is ending, or that is not the one whose address was published."""
 
@@ -59,7 +61,7 @@ class Engine:
     """The engine of this machine; nothing is started before something is asked."""
 
     def __init__(self, settings: EngineSettings) -> None:
-        self._settings = settings
+        self.settings = settings
         self._client: AsyncClient | None = None
         self._hold: _Hold | None = None
         # Protects `_hold` while the engine is looked for or started, so that it is done once.
@@ -89,7 +91,7 @@ class Engine:
         """How the engine is; None when none is running. Never starts one."""
         import httpx2
 
-        address = read_address(self._settings.state_dir)
+        address = read_address(self.settings.state_dir)
         if address is None:
             return None
         try:
@@ -154,10 +156,10 @@ class Engine:
             await hold.response.aclose()
 
     async def _find_or_start(self) -> _Hold:
-        state_dir = self._settings.state_dir
+        state_dir = self.settings.state_dir
         try:
             state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with anyio.move_on_after(self._settings.start_within_s):
+            with anyio.move_on_after(self.settings.start_within_s):
                 return await self._wait_for_one(state_dir)
         except (OSError, subprocess.CalledProcessError) as error:
             raise UnreachableError(
@@ -166,13 +168,13 @@ class Engine:
             ) from error
         raise UnreachableError(
             "The engine of the local models did not start within "
-            f"{self._settings.start_within_s:g} s: see {log_file(state_dir)}."
+            f"{self.settings.start_within_s:g} s: see {log_file(state_dir)}."
         )
 
     async def _wait_for_one(self, state_dir: Path) -> _Hold:
         """Hold the engine that answers; of the processes that wait, one starts it."""
         with LockFile(start_file(state_dir)) as turn:
-            mine, started = False, False
+            mine, next_start = False, anyio.current_time()
             while True:
                 address = read_address(state_dir)
                 if address is not None and (response := await self._try_to_hold(address)):
@@ -181,9 +183,9 @@ class Engine:
                     mine = turn.acquire()
                     if mine:
                         continue  # it may have been started since that look
-                elif not started:
-                    await _start(self._settings)
-                    started = True
+                elif anyio.current_time() >= next_start:
+                    await _start(self.settings)
+                    next_start = anyio.current_time() + _START_AGAIN_S
                 await anyio.sleep(_POLL_S)
 
     async def _try_to_hold(self, address: EngineAddress) -> "Response | None":
@@ -193,7 +195,7 @@ class Engine:
             "GET",
             f"{address.url}/hold",
             headers=_headers(address),
-            params={"memory_limit_bytes": self._settings.memory_limit_bytes},
+            params={"memory_limit_bytes": self.settings.memory_limit_bytes},
         )
         try:
             with anyio.move_on_after(_ANSWER_WITHIN_S):

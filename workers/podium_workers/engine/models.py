@@ -36,7 +36,12 @@ class _Entry:
 
     @property
     def is_idle(self) -> bool:
-        return self.calls == 0 and self.ready.is_set() and not self.unload.is_set()
+        return self.calls == 0 and self.ready.is_set() and not self.is_leaving
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it is being unloaded, or its process has died."""
+        return self.unload.is_set() or (self.server is not None and self.server.child.has_ended)
 
     @property
     def resident_bytes(self) -> int:
@@ -74,7 +79,7 @@ class Models:
         """
         async with self._door:
             entry = self._entries.get(spec)
-            if entry is not None and entry.unload.is_set():
+            if entry is not None and entry.is_leaving:
                 await entry.gone.wait()
                 entry = None
             if entry is None:

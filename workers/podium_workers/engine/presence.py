@@ -16,6 +16,8 @@ class Presence:
         self._calls = 0
         self._last_limit: int | None = None
         self._since = anyio.current_time()
+        self.had_users = False
+        """Whether anybody has come yet."""
         self.closed = False
         """Set when the engine ends: whoever comes now has to start another one."""
 
@@ -42,6 +44,7 @@ class Presence:
     def client(self, memory_limit: int) -> Generator[None]:
         """A process holds the engine for as long as the block runs."""
         number = next(self._numbers)
+        self.had_users = True
         self._limits[number] = memory_limit
         try:
             yield

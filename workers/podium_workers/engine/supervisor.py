@@ -31,6 +31,8 @@ from podium_workers.lockfile import LockFile
 _OLD_ONE_ENDS_WITHIN_S = 20.0
 _LOCK_POLL_S = 0.05
 _HOUSEKEEPING_S = 1.0
+_FIRST_USER_WITHIN_S = 20.0
+"""On a busy machine the process that started the engine may take its time to come."""
 _LAST_WORDS_S = 2
 
 
@@ -108,7 +110,7 @@ async def _serve(
             server.should_exit = True
 
         async def keep_house() -> None:
-            while presence.unused_s < idle_s:
+            while presence.unused_s < (idle_s if presence.had_users else _FIRST_USER_WITHIN_S):
                 await anyio.sleep(min(_HOUSEKEEPING_S, idle_s / 4))
                 models.keep_house(model_idle_s)
                 bound_log(log_file(state_dir))
