@@ -93,10 +93,12 @@ class CommandLine:
     def config(self) -> Path:
         return self.folder / "podium.toml"
 
-    def __call__(self, *arguments: str, stdin: str | bytes | None = None) -> Done:
+    def __call__(
+        self, *arguments: str, stdin: str | bytes | None = None, within_s: float = TIMEOUT_S
+    ) -> Done:
         """Run a command to its end; without *stdin* it has none."""
         given = stdin.encode() if isinstance(stdin, str) else stdin
-        return finish(self.start(*arguments, piped=given is not None), given)
+        return finish(self.start(*arguments, piped=given is not None), given, within_s)
 
     def inside(self, *arguments: str) -> Done:
         """As a call, in the test's own process: quicker, and without stdin."""
@@ -148,9 +150,11 @@ class CommandLine:
         )
 
 
-def finish(process: "subprocess.Popen[bytes]", stdin: bytes | None = None) -> Done:
+def finish(
+    process: "subprocess.Popen[bytes]", stdin: bytes | None = None, within_s: float = TIMEOUT_S
+) -> Done:
     """Wait for a started command to end."""
-    out, err = process.communicate(stdin, timeout=TIMEOUT_S)
+    out, err = process.communicate(stdin, timeout=within_s)
     return _checked(Done(process.returncode, out.decode(), err.decode()))
 
 

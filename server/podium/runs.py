@@ -57,6 +57,7 @@ class Runs:
 
     orchestrator: Orchestrator
     _group: TaskGroup
+    lease_s: float = LEASE_S
     _owner: str = field(default_factory=lambda: uuid4().hex)
     _active: dict[str, _Active] = field(default_factory=dict[str, _Active])
 
@@ -88,7 +89,7 @@ class Runs:
             raise RunError(f"Run {run.run_id} is being worked on; wait for it with get_run.")
         active = self._active[run.run_id] = _Active()
         try:
-            claimed = await store.claim(run.run_id, self._owner, LEASE_S)
+            claimed = await store.claim(run.run_id, self._owner, self.lease_s)
         except BaseException:
             del self._active[run.run_id]
             raise
@@ -119,7 +120,7 @@ class Runs:
             try:
                 await self.orchestrator.store.release(run_id, self._owner)
             except StoreError as error:
-                logger.warning("run %s stays held for %g s: %s", run_id, LEASE_S, error)
+                logger.warning("run %s stays held for %g s: %s", run_id, self.lease_s, error)
 
     async def _crashed(self, run: Run, error: Exception) -> PodiumError:
         text = (
@@ -196,13 +197,13 @@ class Runs:
     async def keep_leases(self) -> None:
         """Renew the leases of the runs at work, for ever; stop those that were taken over."""
         while True:
-            await anyio.sleep(LEASE_S / 3)
+            await anyio.sleep(self.lease_s / 3)
             if self._active:
                 await self._renew(tuple(self._active))
 
     async def _renew(self, held: tuple[str, ...]) -> None:
         try:
-            kept = await self.orchestrator.store.renew(self._owner, LEASE_S, held)
+            kept = await self.orchestrator.store.renew(self._owner, self.lease_s, held)
         except StoreError as error:
             logger.warning("leases could not be renewed: %s", error)
             return
@@ -219,10 +220,12 @@ class Runs:
 
 
 @asynccontextmanager
-async def open_runs(orchestrator: Orchestrator) -> AsyncGenerator[Runs]:
+async def open_runs(
+    orchestrator: Orchestrator, *, lease_s: float = LEASE_S
+) -> AsyncGenerator[Runs]:
     """The runs of this process; on leaving, those at work are stored as interrupted."""
     async with anyio.create_task_group() as group:
-        runs = Runs(orchestrator, group)
+        runs = Runs(orchestrator, group, lease_s)
         group.start_soon(runs.keep_leases)
         try:
             yield runs

@@ -128,6 +128,8 @@ def money(cost_usd: float | None) -> str:
     """A price as people read it; unknown is never zero."""
     if cost_usd is None:
         return "price unknown"
+    if 0 < cost_usd < 0.0001:
+        return "less than $0.0001"
     return "free" if cost_usd == 0 else f"${cost_usd:.4f}"
 
 

@@ -6,9 +6,8 @@ import anyio
 import click
 
 from podium.cli.compose import open_podium, say
-from podium.cli.following import answer, use_plan
+from podium.cli.following import answer, choose_progress, use_plan
 from podium.cli.invocation import Invocation, pass_invocation
-from podium.cli.progress import choose_progress
 from podium.cli.questions import Asked, question_options
 from podium.cli.record import Record, record
 from podium.cli.wording import as_json, count, printable, put, put_json, spent

@@ -1,17 +1,29 @@
 """Works on a run while its events are shown; Ctrl-C stops the run, not just the view."""
 
+import sys
 from collections.abc import Sequence
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from podium.cli.compose import Podium, say
-from podium.cli.progress import Progress
+from podium.cli.progress import Lines, Progress
 from podium.errors import RunError
 from podium.plan import Step
 from podium.revision import replace_plan
 from podium.runs import Work
 from podium.trace import Event, Run
+
+
+def choose_progress(*, quiet: bool, brief: bool = False) -> Progress:
+    """The progress that suits stderr."""
+    if quiet:
+        return Progress()
+    if not sys.stderr.isatty():
+        return Lines(brief=brief)
+    from podium.cli.live import LiveTable  # rich takes a tenth of a second to import
+
+    return LiveTable()
 
 
 async def follow(podium: Podium, run: Run, work: Work, progress: Progress) -> Run:

@@ -6,9 +6,9 @@ import anyio
 import click
 
 from podium.cli.compose import open_podium
-from podium.cli.following import follow, use_plan
+from podium.cli.following import choose_progress, follow, use_plan
 from podium.cli.invocation import Invocation, pass_invocation
-from podium.cli.progress import choose_progress, reads
+from podium.cli.progress import reads
 from podium.cli.questions import Asked, question_options
 from podium.cli.record import Record, record
 from podium.cli.wording import as_json, count, put, put_json

@@ -1,6 +1,5 @@
 """Progress of a run on stderr: plain lines in a pipe; `live` draws the same on a terminal."""
 
-import sys
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
@@ -119,14 +118,3 @@ def reads(plan: Plan, number: int) -> str:
     if access == "all":
         return " reads all" if number else ""
     return f" reads {', '.join(map(str, access))}" if access else ""
-
-
-def choose_progress(*, quiet: bool, brief: bool = False) -> Progress:
-    """The progress that suits stderr."""
-    if quiet:
-        return Progress()
-    if not sys.stderr.isatty():
-        return Lines(brief=brief)
-    from podium.cli.live import LiveTable  # rich takes a tenth of a second to import
-
-    return LiveTable()

@@ -7,9 +7,8 @@ import click
 
 from podium.cli.ask import WAITS_FOR_USER
 from podium.cli.compose import Podium, open_podium, say
-from podium.cli.following import follow
+from podium.cli.following import choose_progress, follow
 from podium.cli.invocation import Invocation, pass_invocation
-from podium.cli.progress import choose_progress
 from podium.cli.questions import STDIN, read_stdin
 from podium.cli.wording import as_json, one_line, printable, put, put_json
 from podium.errors import QuestionError, StepError
