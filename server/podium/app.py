@@ -5,9 +5,8 @@ when the run needs longer. Expected failures become `ToolError`s that say what t
 """
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, ParamSpec, TypeVar
@@ -16,9 +15,9 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
-from mcp.server.mcpserver.exceptions import ToolError
-from mcp.types import CallToolResult, ResourceLink, TextContent, ToolAnnotations
-from pydantic import BaseModel, ConfigDict, JsonValue
+from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
+from mcp.types import CallToolResult, ContentBlock, ResourceLink, TextContent, ToolAnnotations
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from podium import __version__
 from podium.arguments import (
@@ -44,14 +43,15 @@ from podium.arguments import (
 from podium.config import Settings
 from podium.errors import PodiumError, QuestionError
 from podium.estimate import Estimate, estimate
-from podium.inputs import from_text, read_file
+from podium.inputs import from_text, read_file, read_moment
 from podium.plan import Step
+from podium.receipt import Receipt
 from podium.revision import edit_step, replace_plan, run_step
-from podium.runs import Runs
-from podium.trace import Event, Run, RunRequest, RunSummary, TextFile
-from podium.views import RunView, full_receipt, prompt_text, told, view
+from podium.runs import Runs, Work
+from podium.trace import Event, Observer, Run, RunRequest, RunSummary, TextFile
+from podium.views import RunView, full_receipt, prompt_text, told, told_steps, told_worker, view
 from podium_workers.errors import WorkerError
-from podium_workers.worker import Frozen, WorkerCard
+from podium_workers.worker import Frozen, WorkerCard, mend
 
 PROGRESS_S = 8.0
 """Seconds between signs of life while nothing happens; idle limits of clients start at 10."""
@@ -65,6 +65,8 @@ INSTRUCTIONS = (
     "result with status `running` is not an error: call `get_run` with its run_id, which is free."
 )
 
+EXPECTED = (PodiumError, WorkerError, ValidationError)
+"""Failures whose text is written for the caller."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -99,6 +101,12 @@ class PlanView(RunView):
     estimate: Estimate | None
 
 
+class PaidView(RunView):
+    """A run with its receipt: who did what, what it cost, what was cut or not read."""
+
+    receipt: Receipt
+
+
 class RunList(Frozen):
     """Runs, newest first or best match first."""
 
@@ -116,16 +124,36 @@ class WorkerList(Frozen):
 
 
 def answers_errors(tool: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
-    """Turn expected failures into text that the calling model can act on."""
+    """Turn expected failures of a tool into text that the calling model can act on."""
 
     @wraps(tool)
     async def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return await tool(*args, **kwargs)
-        except (PodiumError, WorkerError) as error:
-            raise ToolError(_clean(str(error))) from error
+        except EXPECTED as error:
+            raise ToolError(_sentence(error)) from error
 
     return guarded
+
+
+def answers_reader(resource: Callable[P, Awaitable[str]]) -> Callable[P, Awaitable[str]]:
+    """Turn expected failures of a resource into text for its reader."""
+
+    @wraps(resource)
+    async def guarded(*args: P.args, **kwargs: P.kwargs) -> str:
+        try:
+            return mend(await resource(*args, **kwargs))
+        except EXPECTED as error:
+            raise ResourceNotFoundError(_sentence(error)) from error
+
+    return guarded
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return mend(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}.")
+    return mend(str(error))
 
 
 @dataclass(frozen=True)
@@ -165,16 +193,21 @@ class Tools:
         wait for it; finished steps are never paid again. Status 'running' means that the run goes
         on: call get_run or this tool with its run_id, which is free.
         """
+        options = _given(
+            strategy=strategy or None, rounds=rounds or None, conductor=conductor or None,
+            workers=tuple(workers) or None, exclude=tuple(exclude) or None,
+            local_only=local_only or None, follow_up=follow_up or None,
+            max_seconds=max_seconds or None, depth=None if depth < 0 else depth,
+        )  # fmt: skip
         if run_id:
+            given = [*options, *(["question"] if question else []), *(["files"] if files else [])]
+            if given:
+                raise QuestionError(given[0], "cannot be given with run_id; it is the run's own.")
             run = await self.runs.of(run_id, self.settings.principal)
         else:
-            run = await self._create(
-                question, files, strategy=strategy, rounds=rounds, depth=depth,
-                workers=tuple(workers), exclude=tuple(exclude), local_only=local_only,
-                conductor=conductor, follow_up=follow_up, max_seconds=max_seconds,
-            )  # fmt: skip
+            run = await self._create(question, files, options)
         if plan:
-            run = await self._replace_plan(run, plan)
+            await self.runs.launch(run, self._new_plan(plan))
         await self.runs.start(run)
         return await self._told(await self._wait(run, ctx, max_wait_s))
 
@@ -200,20 +233,22 @@ class Tools:
         Nothing is called but the conductor. The plan is kept as a run: orchestrate(run_id) starts
         it, orchestrate(run_id, plan=...) starts an edited one, run_step walks it step by step.
         """
-        run = await self._create(
-            question, files, strategy=strategy, rounds=rounds, depth=depth, workers=tuple(workers),
-            exclude=tuple(exclude), local_only=local_only, conductor=conductor, follow_up=follow_up,
-            max_seconds=max_seconds,
+        options = _given(
+            strategy=strategy or None, rounds=rounds or None, conductor=conductor or None,
+            workers=tuple(workers) or None, exclude=tuple(exclude) or None,
+            local_only=local_only or None, follow_up=follow_up or None,
+            max_seconds=max_seconds or None, depth=None if depth < 0 else depth,
         )  # fmt: skip
+        run = await self._create(question, files, options)
         await self.runs.launch(run, self.runs.orchestrator.plan)
         run = await self._wait(run, ctx, max_wait_s)
         store = self.runs.orchestrator.store
         rounds_so_far = await store.rounds(run.run_id)
         plan = rounds_so_far[0].plan if rounds_so_far else None
         expected = await estimate(store, run, plan) if plan else None
-        seen = await view(store, run)
+        seen = await self._view(run)
         planned = PlanView(**dict(seen), estimate=expected)
-        return self._result(planned, told(seen, expected), run.run_id)
+        return self._result(planned, _page(told(seen, expected), 0, run), run)
 
     @answers_errors
     async def run_step(
@@ -240,17 +275,19 @@ class Tools:
         number = None if step < 0 else step
         changes: dict[str, object] = {}
         changes |= {"worker": worker} if worker else {}
-        changes |= {"subtask": subtask} if subtask else {}
+        changes |= {"subtask": mend(subtask)} if subtask else {}
         changes |= {"access": tuple(access)} if access is not None else {}
         if changes and number is None:
             raise QuestionError("step", "name the step that is to be edited.")
+        if worker and result:
+            raise QuestionError("worker", "cannot be given with your own result; leave one out.")
 
-        async def work(run: Run, observer: Callable[[Event], Awaitable[None]]) -> None:
+        async def work(run: Run, observer: Observer) -> None:
             orchestrator = self.runs.orchestrator
             if changes and number is not None:
                 await edit_step(orchestrator, run, number, changes)
                 run = await orchestrator.store.run(run.run_id)
-            await run_step(orchestrator, run, number, observer, result=result or None)
+            await run_step(orchestrator, run, number, observer, result=mend(result) or None)
 
         await self.runs.launch(run, work)
         return await self._told(await self._wait(run, ctx, max_wait_s))
@@ -270,13 +307,14 @@ class Tools:
         run = await self.runs.of(run_id, self.settings.principal)
         if wait_s:
             run = await self._wait(run, ctx, wait_s)
-        store = self.runs.orchestrator.store
-        seen = await view(store, run)
+        seen = await self._view(run)
         if step >= 0:
-            text = await self._step_text(run, seen, step)
+            text = await self._step_text(run, step)
         else:
-            text = f"{told(seen)}\n\n{_receipt_text(seen)}"
-        return self._result(seen, _page(text, page), run.run_id)
+            text = f"{told(seen, answer=run.answer or '')}\n\n{told_steps(seen)}"
+        paid = await full_receipt(self.runs.orchestrator.store, run)
+        seen = PaidView(**dict(seen), receipt=paid)
+        return self._result(seen, _page(text, page, run, step), run)
 
     @answers_errors
     async def cancel_run(self, run_id: RunId) -> Annotated[CallToolResult, RunResult]:
@@ -288,14 +326,14 @@ class Tools:
     async def search_runs(
         self,
         text: Annotated[str, argument("Words to find; empty lists the newest.")] = "",
-        since: Annotated[str, argument("Earliest date, as 2026-11-30.")] = "",
-        until: Annotated[str, argument("Latest date, as 2026-11-30.")] = "",
+        since: Annotated[str, argument("Earliest date, as 2026-11-30, or 7d ago.")] = "",
+        until: Annotated[str, argument("Latest date; a day counts to its end.")] = "",
         limit: Annotated[int, argument("Runs at most.", ge=1, le=100)] = 10,
     ) -> Annotated[CallToolResult, RunsResult]:
         """Find earlier runs by words in question, answer, subtasks and replies, or by date."""
         store = self.runs.orchestrator.store
-        after, before = _day(since, "since"), _day(until, "until")
-        before = before + 86_400 if before is not None else None
+        after = _moment(since, "since")
+        before = _moment(until, "until")
         mine = self.settings.principal
         if text.strip():
             hits = await store.search(text, principal=mine, since=after, until=before, limit=limit)
@@ -313,34 +351,35 @@ class Tools:
         """The pool, strongest first: model, where it runs, window, price, what it is good at."""
         pool = self.runs.orchestrator.pool
         listed = WorkerList(workers=pool.cards, conductor=pool.conductor)
-        lines = [_card_line(card) for card in pool.cards]
+        lines = [told_worker(card) for card in pool.cards]
         return self._result(listed, "\n".join([*lines, f"Plans are written by {pool.conductor}."]))
 
     # Resources: the same, to look at.
 
+    @answers_reader
     async def runs_resource(self) -> str:
         """The newest runs."""
         found = await self.runs.orchestrator.store.summaries(
             principal=self.settings.principal, limit=50
         )
-        return _clean(RunList(runs=found).model_dump_json(indent=2))
+        return RunList(runs=found).model_dump_json(indent=2)
 
-    @answers_errors
+    @answers_reader
     async def run_resource(self, run_id: str) -> str:
         """One run with all steps and its receipt."""
         run = await self.runs.of(run_id, self.settings.principal)
         store = self.runs.orchestrator.store
-        seen = await view(store, run, reply_characters=PAGE)
+        seen = await self._view(run, reply_characters=PAGE)
         whole = {"run": seen.model_dump(), "receipt": (await full_receipt(store, run)).model_dump()}
-        return _clean(json.dumps(whole, ensure_ascii=False, indent=2))
+        return json.dumps(whole, ensure_ascii=False, indent=2)
 
-    @answers_errors
+    @answers_reader
     async def step_resource(self, run_id: str, step: int) -> str:
         """One step's prompt and reply, whole."""
         run = await self.runs.of(run_id, self.settings.principal)
-        seen = await view(self.runs.orchestrator.store, run)
-        return await self._step_text(run, seen, step)
+        return await self._step_text(run, step)
 
+    @answers_reader
     async def pool_resource(self) -> str:
         """The pool."""
         pool = self.runs.orchestrator.pool
@@ -349,45 +388,42 @@ class Tools:
 
     # Behind the tools.
 
-    async def _create(self, question: str, files: Sequence[FileArgument], **options: object) -> Run:
-        """A new run; options at their empty value take the setting."""
-        defaults: dict[str, object] = {
-            "strategy": self.settings.strategy,
-            "rounds": self.settings.rounds,
-            "depth": self.settings.depth,
-        }
-        given = {
-            name: value
-            for name, value in options.items()
-            if value or (name == "depth" and value == 0)
-        }
-        if given.get("depth") == -1:
-            del given["depth"]
+    async def _create(
+        self, question: str, files: Sequence[FileArgument], options: Mapping[str, object]
+    ) -> Run:
+        """A new run; what *options* leave out is as the settings have it."""
         if not question.strip():
             raise QuestionError("question", "is empty; write what you want to know.")
+        settings = self.settings
+        defaults = {
+            "strategy": settings.strategy,
+            "rounds": settings.rounds,
+            "depth": settings.depth,
+        }
         texts = tuple([await self._file(file) for file in files])
         request = RunRequest.model_validate(
-            defaults | given | {"question": _clean(question), "files": texts}
+            {**defaults, **options, "question": question, "files": texts}
         )
-        return await self.runs.orchestrator.create(request, principal=self.settings.principal)
+        return await self.runs.orchestrator.create(request, principal=settings.principal)
 
     async def _file(self, file: FileArgument) -> TextFile:
         if not file.path:
-            return from_text(file.name or "file", _clean(file.text))
+            return from_text(file.name or "file", mend(file.text))
         if not self.reads_paths:
             raise QuestionError("files", "paths are read only on stdio; send the text instead.")
         roots = self.settings.file_roots or (Path.cwd(),)
         return await anyio.to_thread.run_sync(read_file, Path(file.path), roots)
 
-    async def _replace_plan(self, run: Run, plan: Sequence[PlanStep]) -> Run:
-        if run.status == "running":
-            raise QuestionError("plan", "a running run cannot be changed; cancel_run it first.")
+    def _new_plan(self, plan: Sequence[PlanStep]) -> Work:
         steps = [
-            Step(worker=step.worker, subtask=step.subtask, access=tuple(step.access))
+            Step(worker=step.worker, subtask=mend(step.subtask), access=tuple(step.access))
             for step in plan
         ]
-        await replace_plan(self.runs.orchestrator, run, steps)
-        return await self.runs.of(run.run_id, self.settings.principal)
+
+        async def work(run: Run, observer: Observer) -> None:
+            await replace_plan(self.runs.orchestrator, run, steps)
+
+        return work
 
     async def _wait(self, run: Run, ctx: Context, max_wait_s: float) -> Run:
         """Wait for the run, telling of its events, at most as long as client and setting allow."""
@@ -404,39 +440,38 @@ class Tools:
             raise failed
         return run
 
-    async def _told(self, run: Run) -> CallToolResult:
-        seen = await view(self.runs.orchestrator.store, run)
-        return self._result(seen, told(seen), run.run_id)
+    async def _view(self, run: Run, *, reply_characters: int = 2000) -> RunView:
+        working = await self.runs.at_work(run.run_id)
+        store = self.runs.orchestrator.store
+        return await view(store, run, working=working, reply_characters=reply_characters)
 
-    async def _step_text(self, run: Run, seen: RunView, number: int) -> str:
+    async def _told(self, run: Run) -> CallToolResult:
+        seen = await self._view(run)
+        return self._result(seen, _page(told(seen, answer=run.answer or ""), 0, run), run)
+
+    async def _step_text(self, run: Run, number: int) -> str:
         store = self.runs.orchestrator.store
         for result in await store.steps(run.run_id):
             if result.number == number:
-                prompt = await store.text(result.prompt) if result.prompt else "(no prompt)"
+                prompt = prompt_text(await store.text(result.prompt)) if result.prompt else "none"
                 head = f"Step {number}, {result.worker}, {result.status}"
-                return f"{head}\n\nPROMPT\n{prompt_text(prompt)}\n\nREPLY\n{result.reply}"
-        raise QuestionError(
-            "step",
-            f"run {run.run_id} has {len(seen.steps)} steps, from 0; "
-            f"step {number} has not been run.",
-        )
+                return f"{head}\n\nPROMPT\n{prompt}\n\nREPLY\n{result.reply}"
+        raise QuestionError("step", f"step {number} of run {run.run_id} has not been run.")
 
-    def _result(self, structured: BaseModel, text: str, run_id: str = "") -> CallToolResult:
+    def _result(self, structured: BaseModel, text: str, run: Run | None = None) -> CallToolResult:
         """Short text, the same as data, and a link to the whole record."""
-        content: list[TextContent | ResourceLink] = [TextContent(type="text", text=_page(text, 0))]
-        if run_id:
-            uri = f"podium://runs/{run_id}"
-            content.append(
-                ResourceLink(
-                    type="resource_link",
-                    name=f"run {run_id}",
-                    uri=uri,
-                    description="The whole record of this run.",
-                    mime_type="application/json",
-                )
+        content: list[ContentBlock] = [TextContent(type="text", text=mend(text))]
+        if run:
+            link = ResourceLink(
+                type="resource_link",
+                name=f"run {run.run_id}",
+                uri=f"podium://runs/{run.run_id}",
+                description="The whole record of this run.",
+                mime_type="application/json",
             )
-        data = json.loads(_clean(structured.model_dump_json()))
-        return CallToolResult(content=list(content), structured_content=data)
+            content.append(link)
+        data = json.loads(structured.model_dump_json())
+        return CallToolResult(content=content, structured_content=data)
 
 
 def build_server(runs: Runs, settings: Settings, *, reads_paths: bool) -> MCPServer:
@@ -484,45 +519,26 @@ async def _report(events: MemoryObjectReceiveStream[Event], ctx: Context) -> Non
             by = f"{event.worker} " if event.worker else ""
             last = f"{event.kind.replace('_', ' ')}: {step}{by}{event.text}"[:200]
         seconds = anyio.current_time() - started
-        await ctx.report_progress(done, None, _clean(f"{last} ({seconds:.0f} s)"))
+        await ctx.report_progress(done, None, mend(f"{last} ({seconds:.0f} s)"))
 
 
-def _clean(text: str) -> str:
-    """*text* without lone surrogates, which would kill the writer of the stdio transport."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+def _given(**options: object) -> dict[str, object]:
+    """The options that the caller has given."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
-def _page(text: str, page: int) -> str:
+def _page(text: str, page: int, run: Run, step: int = -1) -> str:
     """One page of a long text, with a line that says how to get the next."""
     pages = max(1, -(-len(text) // PAGE))
     shown = text[page * PAGE : (page + 1) * PAGE]
-    more = f"\n[page {page} of 0-{pages - 1}; the next with get_run(page={page + 1})]"
-    return _clean(shown) + (more if page < pages - 1 else "")
+    which = "" if step < 0 else f", step={step}"
+    next_page = f"get_run(run_id={run.run_id!r}{which}, page={page + 1})"
+    more = f"\n[page {page} of 0 to {pages - 1}; the next: {next_page}]"
+    return shown + (more if page < pages - 1 else "")
 
 
-def _day(text: str, field: str) -> float | None:
-    if not text.strip():
-        return None
+def _moment(text: str, field: str) -> float | None:
     try:
-        return datetime.fromisoformat(text.strip()).timestamp()
-    except ValueError:
-        raise QuestionError(field, f"{text!r} is not a date; write it as 2026-11-30.") from None
-
-
-def _card_line(card: WorkerCard) -> str:
-    price = "free" if card.where == "local" and card.price is None else "price unknown"
-    if card.price:
-        price = f"${card.price.input:g} / ${card.price.output:g} per million tokens in / out"
-    return (
-        f"{card.name}: {card.model}, {card.where}, {card.context_window} tokens, {price}. "
-        f"{card.good_at}"
-    )
-
-
-def _receipt_text(seen: RunView) -> str:
-    lines = [
-        f"step {line.step} ({line.worker}, {line.status}, {line.seconds:.1f} s): "
-        f"{line.subtask[:100]}\n  -> {line.reply[:300]}"
-        for line in seen.steps
-    ]
-    return "\n".join(lines)
+        return read_moment(text, end=field == "until") if text.strip() else None
+    except ValueError as error:
+        raise QuestionError(field, str(error)) from None

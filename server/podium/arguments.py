@@ -17,9 +17,15 @@ def untitled(schema: JsonDict) -> None:
                 described.pop("title", None)
 
 
-def argument(description: str, *, ge: int | None = None, le: int | None = None) -> FieldInfo:
+def argument(
+    description: str,
+    *,
+    ge: int | None = None,
+    le: int | None = None,
+    min_length: int | None = None,
+) -> FieldInfo:
     """An argument of a tool, described for the model that fills it."""
-    described: FieldInfo = Field(description=description, ge=ge, le=le)
+    described: FieldInfo = Field(description=description, ge=ge, le=le, min_length=min_length)
     return described
 
 
@@ -28,9 +34,9 @@ class PlanStep(BaseModel):
 
     model_config = ConfigDict(json_schema_extra=untitled)
 
-    worker: Annotated[str, argument("Name from list_workers, or 'caller' for yourself.")]
-    subtask: Annotated[str, argument("What this worker has to do.")]
-    access: Annotated[list[int], argument("Earlier step numbers that it may read.")] = []
+    worker: Annotated[str, argument("From list_workers, or 'caller': yourself.", min_length=1)]
+    subtask: Annotated[str, argument("What it has to do.", min_length=1)]
+    access: Annotated[list[int], argument("Steps it may read; the run counts from 0.")] = []
 
 
 class FileArgument(BaseModel):
@@ -61,7 +67,7 @@ Exclude = Annotated[list[str], argument("Workers not allowed.")]
 LocalOnly = Annotated[bool, argument("Only workers that run on this machine.")]
 ConductorName = Annotated[str, argument("Worker that writes the plan; empty: the pool's.")]
 MaxSeconds = Annotated[
-    float, argument("Time limit of the run; then the best answer so far. 0: none.", ge=0)
+    float, argument("Time limit of each start; then the best answer so far. 0: none.", ge=0)
 ]
 FollowUp = Annotated[str, argument("run_id of an earlier run that this question follows.")]
 RunId = Annotated[str, argument("Id of a run, as results give it.")]

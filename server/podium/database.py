@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 from podium.errors import StoreError
+from podium_workers.worker import mend
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -212,13 +213,4 @@ def _insertion(table: str, row: Row) -> str:
 
 
 def _storable(values: Mapping[str, Value]) -> Row:
-    return {name: clean(it) if isinstance(it, str) else it for name, it in values.items()}
-
-
-def clean(text: str) -> str:
-    """*text* as SQLite can store it: half characters (lone surrogates) become U+FFFD."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
+    return {name: mend(it) if isinstance(it, str) else it for name, it in values.items()}

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 
 from podium.material import material
 from podium.plan import CALLER, PODIUM, Plan
-from podium.prompting import cuttable, worker_prompt
 from podium.store import Store, WorkerHistory
 from podium.tokens import estimate_tokens
-from podium.trace import Run, StepResult
-from podium.window import reply_limit
-from podium_workers.worker import Frozen, Usage
+from podium.trace import Run
+from podium.window import fit, prompt_budget, reply_limit
+from podium_workers.errors import ContextTooLongError
+from podium_workers.worker import Frozen, Usage, WorkerCard
 
 TYPICAL_REPLY = 350
 """Output tokens expected of a worker without history."""
@@ -43,7 +43,6 @@ class Estimate(Frozen):
 
 class _Guess(Frozen):
     output: tuple[int, int, int]
-    input: int
     seconds: tuple[float, float, float]
     usd: tuple[float | None, float | None, float | None]
 
@@ -74,12 +73,10 @@ def _guess(
 ) -> _Guess:
     name = plan.step(number).worker
     if name == CALLER:
-        return _Guess(output=(0, 0, 0), input=0, seconds=(0, 0, 0), usd=(0, 0, 0))
+        return _Guess(output=(0, 0, 0), seconds=(0, 0, 0), usd=(0, 0, 0))
     card = next((card for card in run.pool if card.name == name), run.pool[0])
     history = histories[card.name]
-    done: dict[int, StepResult] = {}
-    shown = material(run, plan, number, done)
-    own = estimate_tokens(worker_prompt(shown, cuttable(shown), ()))
+    own, unread = _own_tokens(run, plan, number, card)
     read = [
         sum(guesses[n].output[kind] for n in plan.reads(number) if n in guesses)
         for kind in (0, 1, 2)
@@ -89,24 +86,38 @@ def _guess(
     expected = min(max(1, int(mean)), longest)
     output = (max(1, expected // 4), expected, longest)
     speed = history.output_tokens_per_s or SPEED[card.where]
-    usages = [Usage(input_tokens=own + read[k], output_tokens=output[k]) for k in range(3)]
+    most = prompt_budget(card)
+    usages = [Usage(input_tokens=min(own + read[k], most), output_tokens=output[k]) for k in (0, 1)]
+    worst = Usage(input_tokens=own + unread + read[2], output_tokens=output[2])
     return _Guess(
         output=output,
-        input=own + read[1],
         seconds=(output[0] / speed, output[1] / speed, ATTEMPTS * output[2] / speed),
         usd=(
             card.priced(usages[0]).cost_usd,
             card.priced(usages[1]).cost_usd,
-            _dearest(run, usages[2]),
+            _dearest(run, worst),
         ),
     )
 
 
+def _own_tokens(run: Run, plan: Plan, number: int, card: WorkerCard) -> tuple[int, int]:
+    """Tokens of a step's prompt without replies, and at most so many that do not fit into it."""
+    try:
+        fitted = fit(material(run, plan, number, {}), card)
+    except ContextTooLongError:
+        return prompt_budget(card), 0
+    return estimate_tokens(fitted.text), sum(cut.given - cut.sent for cut in fitted.cuts)
+
+
 def _dearest(run: Run, usage: Usage) -> float | None:
     """The worst price of one step: all tries, by the dearest worker that could stand in."""
-    longest = {card.name: max(usage.output_tokens, reply_limit(card)) for card in run.pool}
     costs = [
-        card.priced(usage.model_copy(update={"output_tokens": longest[card.name]})).cost_usd
+        card.priced(
+            Usage(
+                input_tokens=min(usage.input_tokens, prompt_budget(card)),
+                output_tokens=max(usage.output_tokens, reply_limit(card)),
+            )
+        ).cost_usd
         for card in run.pool
     ]
     known = [cost for cost in costs if cost is not None]

@@ -167,6 +167,7 @@ class Execution:
                 "worker": name,
                 "failures": failures,
                 "cuts": fitted.cuts,
+                "final": shown.final,
                 "window": (fitted.budget, ratio),
                 "prompt": await self.caller.keep(prompt),
                 "started_at": time.time(),

@@ -1,11 +1,14 @@
-"""Files that belong to a question: read whole as text, or refused by name (user report T31).
+"""What users hand in beside words: files, read whole as text or refused by name (T31), and dates.
 
 Knows nothing of who asks: the command line gives no roots, a server gives the folders it allows.
 """
 
 import os
+import re
 import stat
+import time
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from podium.errors import QuestionError
@@ -14,6 +17,8 @@ from podium.trace import TextFile
 MAX_BYTES = 10_000_000
 """Bytes that one file may have."""
 _LONGEST_NAME = 255
+_AGO = re.compile(r"(\d{1,6})\s*([mhdw])")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def read_file(path: Path, roots: Sequence[Path] = ()) -> TextFile:
@@ -132,3 +137,24 @@ def _shortest_names(paths: Sequence[Path]) -> list[str]:
 
 def _refused(name: Path | str, why: str) -> QuestionError:
     return QuestionError("file", f"{name} {why}.")
+
+
+def read_moment(text: str, *, end: bool = False) -> float:
+    """A date (and time), or how long ago (`90m`, `12h`, `7d`, `2w`), as Unix time.
+
+    With *end*, a day alone counts to its end.
+
+    Raises:
+        ValueError: it is neither; the text says what to write.
+    """
+    text = text.strip()
+    if ago := _AGO.fullmatch(text):
+        return time.time() - timedelta(**{_UNITS[ago[2]]: int(ago[1])}).total_seconds()
+    try:
+        moment = datetime.fromisoformat(text)
+        whole_day = end and "T" not in text and ":" not in text
+        return (moment + timedelta(days=1 if whole_day else 0)).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(
+            f"{text!r} is not a date; write 2026-11-30, 2026-11-30T14:00, 90m, 12h, 7d or 2w."
+        ) from None

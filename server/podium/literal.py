@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
+from podium_workers.worker import mend
+
 MAX_DEPTH = 8
 """Brackets inside brackets; a plan needs four."""
 
@@ -32,7 +34,6 @@ _WORD = re.compile(r"[-+.\w]+")
 _LOOSE_WORD = re.compile(r"[^,\[\]{}\n]+")
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|x([0-9a-fA-F]{2})|(.))", re.S)
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 _STRICT_END = {
     quote: re.compile(rf"[^{quote}\\]*(?:\\.[^{quote}\\]*)*{quote}", re.S) for quote in "\"'"
@@ -97,13 +98,6 @@ def read_literal(text: str, start: int) -> Literal:
     except UnreadableError as failure:
         raise UnreadableError(max(failure.at, start + tried)) from failure
     return Literal(value, loose.at, tried + loose.at - start, loose=True)
-
-
-def mend_surrogates(text: str) -> str:
-    """*text* with surrogate pairs joined and lone surrogates replaced, so that it can be stored."""
-    if not _SURROGATE.search(text):
-        return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 class _Reader:
@@ -190,7 +184,7 @@ class _Reader:
         if end < 0:
             raise UnreadableError(len(self.text))
         self.at = end + width
-        return mend_surrogates(_ESCAPE.sub(_unescaped, self.text[start:end]))
+        return mend(_ESCAPE.sub(_unescaped, self.text[start:end]))
 
     def _end(self, opening: str, start: int, inside: str) -> int:
         """Where the closing quote stands, or -1."""
@@ -212,7 +206,7 @@ class _Reader:
         elif (number := _number(text)) is not None:
             value = number
         elif self.loose:
-            value = mend_surrogates(text)
+            value = mend(text)
         else:
             raise UnreadableError(self.at)
         self.at = word.end()

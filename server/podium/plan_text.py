@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from podium.errors import PlanError, PlanRule
-from podium.literal import mend_surrogates
 from podium.plan import Access, Plan, Step
 from podium.scanning import HOW_TO_WRITE, ThreeLists, find_plan, key_of
+from podium_workers.worker import mend
 
 MAX_SUBTASK = 8_000
 """Characters that a subtask may have."""
@@ -194,7 +194,7 @@ def _subtask(value: JsonValue, number: int) -> str:
         raise PlanError(
             "subtask", f"The subtask of step {number} is {_shown(value)}; say in words what to do."
         )
-    text = mend_surrogates(value.strip())
+    text = mend(value.strip())
     if len(text) > MAX_SUBTASK:
         raise PlanError(
             "too_long",
@@ -301,9 +301,7 @@ def _own_access(number: int, step: Step, first: int) -> JsonValue:
 
 def _shown(value: JsonValue) -> str:
     """*value* for an error text: short, and safe to store."""
-    text = (
-        ascii(value) if isinstance(value, str) and mend_surrogates(value) != value else repr(value)
-    )
+    text = ascii(value) if isinstance(value, str) and mend(value) != value else repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

@@ -25,6 +25,7 @@ _UNSEEN = (
     r"\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff"
 )
 """Characters without a shape, as members of a class: they could hide a fence from a search."""
+_SHAPELESS = re.compile(f"[{_UNSEEN}]+")
 
 
 def _spaced(word: str) -> str:
@@ -52,8 +53,10 @@ def fill(name: str, **values: str) -> str:
 
 def harmless(text: str, fence: str) -> str:
     """*text*, as long as before, with the fence's mark and all that looks like a tag defused."""
-    mark = re.compile(_spaced(fence), re.IGNORECASE)
-    return _LOOK_ALIKE.sub("‹", mark.sub(lambda found: "·" * len(found[0]), text))
+    if fence.lower() in _SHAPELESS.sub("", text).lower():
+        mark = re.compile(_spaced(fence), re.IGNORECASE)
+        text = mark.sub(lambda found: "·" * len(found[0]), text)
+    return _LOOK_ALIKE.sub("‹", text)
 
 
 class Visible(Frozen):

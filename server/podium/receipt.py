@@ -3,6 +3,7 @@
 Everything is derived from the ledger's records; the sum over calls is the total.
 """
 
+import time
 from collections.abc import Sequence
 
 from podium.plan import Cut
@@ -59,7 +60,7 @@ def receipt(
         inputs=tuple(_inputs(run, results)),
         calls=len(calls),
         total=sum((call.usage for call in calls), nested),
-        seconds=max(0.0, (run.finished_at or 0.0) - (run.started_at or run.finished_at or 0.0)),
+        seconds=_seconds(run),
     )
 
 
@@ -101,6 +102,12 @@ def _about(result: StepResult) -> list[str]:
 
 def _shown(cuts: Sequence[Cut]) -> str:
     return ", ".join(f"{cut.part} ({cut.sent} of {cut.given} characters)" for cut in cuts)
+
+
+def _seconds(run: Run) -> float:
+    if run.started_at is None:
+        return 0.0
+    return max(0.0, (run.finished_at or time.time()) - run.started_at)
 
 
 def _line(result: StepResult, calls: Sequence[CallRecord]) -> StepLine:

@@ -132,12 +132,12 @@ def _changed(old: Plan, new: Plan, found: Round) -> set[int]:
         and old.step(n).subtask == new.step(n).subtask
         and old.reads(n) == new.reads(n)
     }
-    if old.numbers != new.numbers:
-        # A shortened prompt says whether its step is the last.
-        last = {old.numbers[-1], new.numbers[-1]}
-        alike -= {
-            result.number for result in found.results if result.cuts and result.number in last
-        }
+    # A last step that could not read everything has to say so to the user.
+    alike -= {
+        result.number
+        for result in found.results
+        if result.number == new.numbers[-1] and result.cuts and not result.final
+    }
     return set(old.numbers).union(new.numbers) - alike
 
 

@@ -11,11 +11,11 @@ from typing import TypeVar
 
 from pydantic import JsonValue, ValidationError
 
-from podium.database import Row, Value, clean
+from podium.database import Row, Value
 from podium.errors import PlanError, StoreError
 from podium.plan import Plan, Proposal
 from podium.trace import CallRecord, Round, Run, RunSummary, StepResult
-from podium_workers.worker import Frozen, Usage
+from podium_workers.worker import Frozen, Usage, mend
 
 Model = TypeVar("Model", bound=Frozen)
 
@@ -64,7 +64,7 @@ USAGE_COLUMNS = """
 
 def sha(text: str) -> str:
     """The name of a stored text."""
-    return hashlib.sha256(clean(text).encode()).hexdigest()
+    return hashlib.sha256(mend(text).encode()).hexdigest()
 
 
 def run_row(run: Run) -> Row:

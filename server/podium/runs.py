@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 class _Active:
     """Work on a run in this process."""
 
+    answering: bool
+    """Whether the run is carried on to its answer, now or right after this work."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     ended: anyio.Event = field(default_factory=anyio.Event)
     error: PodiumError | None = None
@@ -69,14 +71,20 @@ class Runs:
         """
         return await self.orchestrator.store.run(run_id, principal=principal)
 
-    async def start(self, run: Run) -> None:
-        """Carry a run on to its answer in the background; a second start attaches to the first.
+    async def at_work(self, run_id: str) -> bool:
+        """Whether this or another process is working on a run."""
+        return run_id in self._active or await self.orchestrator.store.is_held(run_id)
 
-        Raises:
-            RunError: another process holds the run.
+    async def start(self, run: Run) -> None:
+        """Carry a run on to its answer in the background.
+
+        A second start attaches to the first; while the run is being planned or a step of it is
+        run, it is carried on right after that. A run of another process is left to it.
         """
-        if run.run_id not in self._active and run.status != "finished":
-            await self.launch(run, self.orchestrator.answer)
+        if active := self._active.get(run.run_id):
+            active.answering = True
+        elif run.status != "finished":
+            await self._launch(run.run_id, None)
 
     async def launch(self, run: Run, work: Work) -> None:
         """Do *work* on a run in the background; it goes on when the caller is cancelled.
@@ -84,35 +92,47 @@ class Runs:
         Raises:
             RunError: this or another process is working on the run already.
         """
-        store = self.orchestrator.store
         if run.run_id in self._active:
             raise RunError(f"Run {run.run_id} is being worked on; wait for it with get_run.")
-        active = self._active[run.run_id] = _Active()
-        try:
-            claimed = await store.claim(run.run_id, self._owner, self.lease_s)
-        except BaseException:
-            del self._active[run.run_id]
-            raise
-        if not claimed:
-            del self._active[run.run_id]
+        if not await self._launch(run.run_id, work):
             raise RunError(f"Run {run.run_id} is being worked on by another Podium process.")
-        self._group.start_soon(self._work, run, work, active)
 
-    async def _work(self, run: Run, work: Work, active: _Active) -> None:
+    async def _launch(self, run_id: str, work: Work | None) -> bool:
+        """Work on a run, without *work* to its answer; False if another process holds it."""
+        active = self._active[run_id] = _Active(answering=work is None)
+        claimed = False
+        try:
+            claimed = await self.orchestrator.store.claim(run_id, self._owner, self.lease_s)
+        finally:
+            if not claimed:
+                await self._release(run_id)
+                self._end(run_id, active)
+        if claimed:
+            self._group.start_soon(self._work, run_id, work, active)
+        return claimed
+
+    async def _work(self, run_id: str, work: Work | None, active: _Active) -> None:
+        store = self.orchestrator.store
         try:
             with active.scope:
-                await work(run, active.tell)
+                if work:
+                    await work(await store.run(run_id), active.tell)
+                if active.answering:
+                    await self.orchestrator.answer(await store.run(run_id), active.tell)
         except PodiumError as error:
             active.error = error
         except Exception as error:
-            logger.exception("run %s ended by a fault in Podium", run.run_id)
-            active.error = await self._crashed(run, error)
+            logger.exception("run %s ended by a fault in Podium", run_id)
+            active.error = await self._crashed(run_id, error)
         finally:
-            await self._release(run.run_id)
-            del self._active[run.run_id]
-            for watcher in active.watchers:
-                watcher.close()
-            active.ended.set()
+            await self._release(run_id)
+            self._end(run_id, active)
+
+    def _end(self, run_id: str, active: _Active) -> None:
+        del self._active[run_id]
+        for watcher in active.watchers:
+            watcher.close()
+        active.ended.set()
 
     async def _release(self, run_id: str) -> None:
         """Give a run up. A ledger that cannot be written must not end the other runs."""
@@ -122,14 +142,14 @@ class Runs:
             except StoreError as error:
                 logger.warning("run %s stays held for %g s: %s", run_id, self.lease_s, error)
 
-    async def _crashed(self, run: Run, error: Exception) -> PodiumError:
+    async def _crashed(self, run_id: str, error: Exception) -> PodiumError:
         text = (
             f"A fault in Podium ended this run ({type(error).__name__}); the log has the details."
         )
         failed = Failure(worker="", code="internal", message=text)
         changes = {"status": "failed", "error": failed, "finished_at": time.time()}
         try:
-            current = await self.orchestrator.store.run(run.run_id)
+            current = await self.orchestrator.store.run(run_id)
             await self.orchestrator.store.save_run(current.model_copy(update=changes))
         except StoreError as unwritten:
             return unwritten
@@ -151,12 +171,11 @@ class Runs:
         return await self._wait_for_other(run_id, seconds)
 
     async def _wait_for_other(self, run_id: str, seconds: float) -> Run:
-        run = await self.orchestrator.store.run(run_id)
         with anyio.move_on_after(seconds):
-            while run.status == "running" and await self.orchestrator.store.is_held(run_id):
+            # Another process's work gives no event to wait for.
+            while await self.orchestrator.store.is_held(run_id):  # noqa: ASYNC110
                 await anyio.sleep(_POLL_S)
-                run = await self.orchestrator.store.run(run_id)
-        return run
+        return await self.orchestrator.store.run(run_id)
 
     @asynccontextmanager
     async def watch(self, run_id: str) -> AsyncGenerator[MemoryObjectReceiveStream[Event]]:

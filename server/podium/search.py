@@ -13,7 +13,8 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from podium.database import Value, clean, select
+from podium.database import Value, select
+from podium_workers.worker import mend
 
 _SLOTS = 1 << 20
 """Rows that a run has room for; a row's id is the run's id times this, plus its slot."""
@@ -98,7 +99,7 @@ def _put(connection: sqlite3.Connection, slot: int, text: str) -> None:
 
 
 def _spaced(text: str) -> str:
-    text = clean(text)
+    text = mend(text)
     if text.isascii():
         return text
     # Composed first: an accent or a voicing mark typed apart is the same letter.
@@ -106,7 +107,7 @@ def _spaced(text: str) -> str:
 
 
 def _terms(text: str) -> list[str]:
-    readable = clean(text).replace("\x00", " ")  # SQLite ends an expression there
+    readable = mend(text).replace("\x00", " ")  # SQLite ends an expression there
     parts = itertools.islice(_QUOTED_OR_WORD.finditer(readable), _MOST_TERMS)
     return [part[1] or part[2] for part in parts]
 

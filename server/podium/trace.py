@@ -43,6 +43,8 @@ class StepResult(Frozen):
     cuts: tuple[Cut, ...] = ()
     prompt: str = ""
     """Hash of the stored prompt."""
+    final: bool = False
+    """Whether the prompt said that the reply goes to the user."""
     window: tuple[int, float] | None = None
     """What the prompt was fitted to: budget in tokens, and tokens per estimated token."""
     usage: Usage = Usage()

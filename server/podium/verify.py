@@ -98,8 +98,10 @@ def _rebuilt(
     """The step's prompt, made without sight of what is not granted; None if that fits no window."""
     card = run.pool[0] if result.worker == PODIUM else _card(run, result.worker, stored)
     budget, ratio = result.window or (0, 1.0)
+    shown = material(run, plan, result.number, granted)
+    shown = shown.model_copy(update={"final": result.final})  # the plan may have grown since
     try:
-        fitted = fit_to(material(run, plan, result.number, granted), card, budget, ratio)
+        fitted = fit_to(shown, card, budget, ratio)
     except ContextTooLongError:
         return None
     return Prompt.of(fitted.text, system="" if result.worker == PODIUM else card.role)

@@ -5,7 +5,7 @@ from podium.plan import Plan, PlanSource
 from podium.receipt import Receipt, receipt
 from podium.store import Store
 from podium.trace import Cut, Failure, Round, Run, RunStatus, StepResult
-from podium_workers.worker import Frozen, Prompt, Usage
+from podium_workers.worker import Frozen, Prompt, Usage, WorkerCard
 
 
 class StepView(Frozen):
@@ -32,10 +32,13 @@ class StepView(Frozen):
 
 
 class RunView(Frozen):
-    """A run: plan, steps, answer and what it cost so far."""
+    """A run: plan, steps, answer and what it cost so far. Long texts are shortened."""
 
     run_id: str
     status: RunStatus
+    """A run whose process died is shown as interrupted."""
+    working: bool
+    """Whether a process is working on it now, planning included."""
     question: str
     strategy: str
     plan_source: PlanSource | None
@@ -44,7 +47,9 @@ class RunView(Frozen):
     """Plans so far."""
     steps: list[StepView]
     answer: str
-    """Empty until there is one."""
+    """Beginning of the answer; empty until there is one."""
+    answer_characters: int
+    """Length of the whole answer."""
     answer_step: int
     """Step whose reply is the answer; -1 until there is one."""
     notes: list[str]
@@ -58,22 +63,33 @@ class RunView(Frozen):
     seconds: float
 
 
-async def view(store: Store, run: Run, *, reply_characters: int = 2000) -> RunView:
-    """*run* with its steps; replies shortened to *reply_characters*."""
+ANSWER = 20_000
+"""Characters of an answer in a view; the whole one comes in pages."""
+_LONGEST = 2000
+"""Characters of a question, subtask or reply in a view."""
+
+
+async def view(
+    store: Store, run: Run, *, working: bool = False, reply_characters: int = _LONGEST
+) -> RunView:
+    """*run* with its steps; *working* says whether a process is at it."""
     rounds = await store.rounds(run.run_id)
     plans = [found for found in rounds if found.plan]
     steps = [line for found in plans for line in _steps(found, reply_characters)]
     waiting = [line for line in steps if line.status == "waiting"]
     paid = await full_receipt(store, run)
+    answer = run.answer or ""
     return RunView(
         run_id=run.run_id,
-        status=run.status,
-        question=run.request.question,
+        status="interrupted" if run.status == "running" and not working else run.status,
+        working=working,
+        question=_short(run.request.question),
         strategy=run.request.strategy,
         plan_source=plans[-1].proposal.source if plans else None,
         rounds=len(plans),
         steps=steps,
-        answer=run.answer or "",
+        answer=answer[:ANSWER],
+        answer_characters=len(answer),
         answer_step=-1 if run.answer_step is None else run.answer_step,
         notes=list(run.notes),
         error=run.error.message if run.error else "",
@@ -81,6 +97,10 @@ async def view(store: Store, run: Run, *, reply_characters: int = 2000) -> RunVi
         usage=paid.total,
         seconds=round(paid.seconds, 3),
     )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 async def full_receipt(store: Store, run: Run) -> Receipt:
@@ -111,7 +131,7 @@ def _step(
         step=number,
         round=round_number,
         worker=result.worker if result and result.status == "finished" else step.worker,
-        subtask=step.subtask,
+        subtask=_short(step.subtask),
         access=list(plan.reads(number)),
         status=result.status if result else "planned",
         reply=reply[:reply_characters],
@@ -145,9 +165,9 @@ def summary(seen: RunView) -> str:
     )
 
 
-def told(seen: RunView, expected: Estimate | None = None) -> str:
-    """A run in a few lines, for a model or a person that has asked for it."""
-    lines = [_headline(seen)]
+def told(seen: RunView, expected: Estimate | None = None, *, answer: str = "") -> str:
+    """A run in a few lines, for whoever asked for it; *answer* is the whole of it."""
+    lines = [_headline(seen, answer or seen.answer)]
     if expected:
         lines.append(_planned(seen, expected))
     lines += [f"Note: {note}" for note in seen.notes]
@@ -155,24 +175,63 @@ def told(seen: RunView, expected: Estimate | None = None) -> str:
     return "\n\n".join(lines)
 
 
-def _headline(seen: RunView) -> str:
+def _headline(seen: RunView, answer: str) -> str:
     again = f"orchestrate(run_id={seen.run_id!r})"
-    if seen.answer:
-        return seen.answer
+    if seen.working:
+        done = sum(line.status == "finished" for line in seen.steps)
+        at = f"{done} of {len(seen.steps)} planned steps are done" if seen.steps else "planning"
+        return (
+            f"Still working: {at}. The work goes on; wait for it with "
+            f"get_run(run_id={seen.run_id!r}, wait_s=40), which is free."
+        )
+    if answer:
+        return answer
     if seen.error:
         return f"No answer: {seen.error} {again} tries again."
     if seen.needs:
-        return f"Your turn. {seen.needs}\nGive it with run_step(run_id, step, result=...)."
-    if seen.status == "running":
-        done = sum(line.status == "finished" for line in seen.steps)
         return (
-            f"Still running: {done} of {len(seen.steps)} planned steps are done. The work goes on; "
-            f"wait for it with get_run(run_id={seen.run_id!r}, wait_s=40), which is free."
+            f"Your turn. {seen.needs}\n"
+            f"Give it with run_step(run_id={seen.run_id!r}, step=…, result=…)."
         )
     left = [line.step for line in seen.steps if line.status != "finished"]
     if left:
         return f"Not finished: steps {left} are to be done. {again} runs them and gives the answer."
-    return f"Nothing left to run. {again} gives the answer."
+    return (
+        f"{'Nothing left to run' if seen.steps else 'Not planned yet'}. {again} gives the answer."
+    )
+
+
+def told_steps(seen: RunView) -> str:
+    """One line a step, with the beginning of its reply and what it lacked."""
+    lines: list[str] = []
+    for line in seen.steps:
+        lines.append(
+            f"step {line.step} ({line.worker}, {line.status}, {line.seconds:.1f} s, "
+            f"{line.output_tokens} tokens out): {line.subtask[:100]}\n  -> {line.reply[:300]}"
+        )
+        lines += [f"  failed before: {failed.worker}: {failed.message}" for failed in line.failures]
+        lines += [
+            f"  not read whole: {cut.part} ({cut.sent} of {cut.given} characters)"
+            for cut in line.cuts
+        ]
+    return "\n".join(lines)
+
+
+def told_worker(card: WorkerCard) -> str:
+    """One line about a worker."""
+    return (
+        f"{card.name}: {card.model}, {card.where}, {card.context_window} tokens, "
+        f"{price(card)}. {card.good_at}"
+    )
+
+
+def price(card: WorkerCard) -> str:
+    """What a worker's tokens cost; unknown is never free."""
+    if card.price is None:
+        return "price unknown"
+    if card.price.input == 0 and card.price.output == 0:
+        return "free"
+    return f"${card.price.input:g} in, ${card.price.output:g} out per million tokens"
 
 
 def _planned(seen: RunView, expected: Estimate) -> str:

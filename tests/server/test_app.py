@@ -7,7 +7,7 @@ from typing import cast
 
 import anyio
 import pytest
-from mcp import Client
+from mcp import Client, MCPError
 from mcp.types import CallToolResult, TextContent
 from pydantic import JsonValue
 
@@ -15,12 +15,15 @@ from podium.app import build_server
 from podium.calls import Caller
 from podium.config import Settings
 from podium.orchestrator import Orchestrator
+from podium.policy.conductor import Conductor
 from podium.policy.fixed import Single
 from podium.runs import Runs, open_runs
 from podium.store import open_store
+from podium.trace import RunRequest
 from podium_workers.errors import AuthenticationError
 from podium_workers.pool import Pool
 from podium_workers.scripted import Script, ScriptedWorker
+from podium_workers.worker import Prompt
 
 
 @asynccontextmanager
@@ -33,10 +36,11 @@ async def served(
     settings = Settings(store=folder / "podium.db", strategy="single", file_roots=(folder,))
     async with open_store(settings.store) as store:
         orchestrator = Orchestrator(store, pool, Caller(store), {"single": Single()})
-        async with open_runs(orchestrator) as runs:
-            server = build_server(runs, settings, reads_paths=reads_paths)
-            async with Client(server) as client:
-                yield client, runs
+        async with (
+            open_runs(orchestrator) as runs,
+            Client(build_server(runs, settings, reads_paths=reads_paths)) as client,
+        ):
+            yield client, runs
 
 
 def text(result: CallToolResult) -> str:
@@ -114,7 +118,7 @@ async def test_a_cancelled_run_can_be_carried_on(tmp_path: Path) -> None:
 async def test_half_an_emoji_in_a_reply_does_not_break_the_connection(tmp_path: Path) -> None:
     async with served(tmp_path, ["half \ud83d emoji"]) as (client, _):
         answered = await client.call_tool("orchestrate", {"question": "Which?"})
-        assert data(answered)["answer"] == "half ? emoji"
+        assert data(answered)["answer"] == "half \ufffd emoji"
 
 
 async def test_a_long_answer_comes_in_pages(tmp_path: Path) -> None:
@@ -122,7 +126,9 @@ async def test_a_long_answer_comes_in_pages(tmp_path: Path) -> None:
         answered = await client.call_tool("orchestrate", {"question": "Which?"})
         run_id = data(answered)["run_id"]
         assert len(text(answered)) < 25_000
-        assert "get_run(page=1)" in text(answered)
+        assert f"get_run(run_id='{run_id}', page=1)" in text(answered)
+        assert len(str(data(answered)["answer"])) == 20_000
+        assert data(answered)["answer_characters"] == 50_000
         rest = await client.call_tool("get_run", {"run_id": run_id, "page": 2})
         assert "word word" in text(rest)
 
@@ -162,3 +168,79 @@ async def test_a_page_past_the_end_is_empty_and_no_error(tmp_path: Path, page: i
         run_id = data(await client.call_tool("orchestrate", {"question": "Q"}))["run_id"]
         looked = await client.call_tool("get_run", {"run_id": run_id, "page": page})
         assert not looked.is_error
+
+
+async def test_a_run_can_be_started_while_its_plan_is_still_being_written(tmp_path: Path) -> None:
+    gate = anyio.Event()
+    async with planned(tmp_path, gate) as client:
+        arguments: dict[str, JsonValue] = {"question": "Long?", "max_wait_s": 0.2}
+        early = await client.call_tool("plan_only", arguments)
+        assert "Still working: planning" in text(early)
+        run_id = data(early)["run_id"]
+        again = await client.call_tool("orchestrate", {"run_id": run_id, "max_wait_s": 0.2})
+        assert "Still working: planning" in text(again)
+        gate.set()
+        late = await client.call_tool("get_run", {"run_id": run_id, "wait_s": 30})
+        assert data(late)["status"] == "finished"
+        assert data(late)["answer"] == "The answer."
+
+
+async def test_a_run_keeps_what_it_was_asked_with(tmp_path: Path) -> None:
+    async with served(tmp_path, ["Done."]) as (client, _):
+        run_id = data(await client.call_tool("orchestrate", {"question": "Q"}))["run_id"]
+        for extra in ({"local_only": True}, {"exclude": ["solo"]}, {"question": "Other?"}):
+            refused = await client.call_tool("orchestrate", {"run_id": run_id, **extra})
+            assert refused.is_error
+            assert next(iter(extra)) in text(refused)
+
+
+async def test_a_run_whose_process_died_is_shown_as_interrupted(tmp_path: Path) -> None:
+    async with served(tmp_path, ["Done."]) as (client, runs):
+        orchestrator = runs.orchestrator
+        run = await orchestrator.create(
+            RunRequest(question="Q", strategy="single"), principal="local"
+        )
+        await orchestrator.store.save_run(run.model_copy(update={"status": "running"}))
+        seen = await client.call_tool("get_run", {"run_id": run.run_id})
+        assert data(seen)["status"] == "interrupted"
+        assert "orchestrate" in text(seen)
+
+
+async def test_an_unknown_run_is_an_error_that_the_reader_of_a_resource_sees(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path, ["Done."]) as (client, _):
+        with pytest.raises(MCPError, match="no run 'ffffffff'"):
+            await client.read_resource("podium://runs/ffffffff")
+
+
+async def test_the_receipt_comes_with_get_run(tmp_path: Path) -> None:
+    async with served(tmp_path, ["Done."]) as (client, _):
+        file = {"name": "a.txt", "text": "some text"}
+        answered = await client.call_tool("orchestrate", {"question": "Q", "files": [file]})
+        seen = await client.call_tool("get_run", {"run_id": data(answered)["run_id"]})
+        receipt = cast("dict[str, JsonValue]", data(seen)["receipt"])
+        assert receipt["inputs"] == [{"name": "a.txt", "bytes_given": 9, "bytes_sent": 9}]
+        assert receipt["calls"] == 1
+
+
+@asynccontextmanager
+async def planned(folder: Path, gate: anyio.Event) -> AsyncGenerator[Client]:
+    """A client of a server whose conductor writes its plan once the gate is open."""
+
+    async def script(prompt: Prompt) -> str:
+        if "You lead a team" not in prompt.messages[-1].text:
+            return "The answer."
+        await gate.wait()
+        return '{"steps": [{"subtask": "Answer it.", "worker": "solo", "access": []}]}'
+
+    worker = ScriptedWorker.named("solo", script)
+    settings = Settings(store=folder / "podium.db")
+    async with open_store(settings.store) as store:
+        pool = Pool(workers=(worker,), conductor="solo")
+        orchestrator = Orchestrator(store, pool, Caller(store), {"conductor": Conductor()})
+        async with (
+            open_runs(orchestrator) as runs,
+            Client(build_server(runs, settings, reads_paths=False)) as client,
+        ):
+            yield client

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.database import clean, connect, connect_read_only, explain, select
+from podium_workers.worker import mend
+from podium.database import connect, connect_read_only, explain, select
 from podium.errors import StoreError
 
 
@@ -161,4 +162,4 @@ def test_an_error_of_the_driver_itself_is_explained_too(tmp_path: Path) -> None:
     ],
 )
 def test_text_that_cannot_be_stored_is_mended(given: str, stored: str) -> None:
-    assert clean(given) == stored
+    assert mend(given) == stored

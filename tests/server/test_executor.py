@@ -380,29 +380,45 @@ async def test_a_nested_run_that_fails_is_stood_in_for_by_a_worker(tmp_path: Pat
         assert paid.total == await parts.store.usage(run.run_id)
 
 
-async def test_a_nested_run_that_was_paid_is_used_when_work_goes_on(tmp_path: Path):
+async def test_nested_steps_that_ask_the_same_go_on_with_their_own_runs(tmp_path: Path):
+    inner = plan_of(step("ann", "Think."))
+    outer = plan_of(*[step(PODIUM, "Guess.")] * 2, reading_all("ann", "Vote."))
+    first, second = anyio.Event(), anyio.Event()
+
+    async def hang() -> Line:
+        (second if first.is_set() else first).set()
+        await anyio.sleep_forever()
+        return ""
+
+    hung = worker("ann", by_subtask({"Think.": hang}))
+    async with open_parts(tmp_path, hung, policies=nesting(inner, outer)) as parts:
+        run = await parts.stop_when(await parts.create(depth=1), second)
+    ann = worker("ann")
+    async with open_parts(tmp_path, ann, policies=nesting(inner, outer)) as parts:
+        run = await parts.go_on(run)
+        children = await parts.store.children(run.run_id)
+        assert [child.status for child in children] == ["finished", "finished"]
+        used = {(await parts.step(run, number)).nested_run for number in (0, 1)}
+        assert used == {child.run_id for child in children}
+        assert sorted(subtasks_of(ann)) == ["Think.", "Think.", "Vote."]
+
+
+async def test_t39_a_nested_run_that_was_paid_is_used_when_work_goes_on(tmp_path: Path):
     inner, outer = plan_of(step("ann", "Think.")), plan_of(step(PODIUM, "Hard."))
     ann = worker("ann")
     async with open_parts(tmp_path, ann, policies=nesting(inner, outer)) as parts:
-        run = await parts.create(depth=1)
-        paid = anyio.Event()
-
-        async def stop_when_the_nested_run_is_done(event: Event) -> None:
-            if event.kind == "finished" and event.run_id != run.run_id:
-                paid.set()
-                await anyio.sleep_forever()
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(parts.orchestrator.answer, run, stop_when_the_nested_run_is_done)
-            await paid.wait()
-            group.cancel_scope.cancel()
-        assert (await parts.step(run, 0)).status == "stopped"
+        run = await parts.ask(depth=1)
+        done = await parts.step(run, 0)
+        # As if the process had died between the two.
+        lost = done.model_copy(update={"status": "running", "reply": "", "nested_run": None})
+        await parts.store.save_step(run.run_id, lost)
 
         run = await parts.go_on(run)
-        assert run.status == "finished"
         assert subtasks_of(ann) == ["Think."]
         (child,) = await parts.store.children(run.run_id)
-        assert (await parts.step(run, 0)).nested_run == child.run_id
+        again = await parts.step(run, 0)
+        assert (again.reply, again.nested_run) == (done.reply, child.run_id)
+        assert run.answer == done.reply
 
 
 async def test_a_nested_step_that_is_edited_is_a_new_nested_run(tmp_path: Path):

@@ -134,16 +134,15 @@ async def test_a_longer_plan_does_only_what_is_new(tmp_path: Path):
         assert await parts.findings(run) == []
 
 
-async def test_t30_a_shortened_last_step_that_is_last_no_more_is_done_again(tmp_path: Path):
-    """Its prompt told it to list for the user what it could not read."""
+async def test_t30_a_step_that_becomes_the_last_one_lists_what_it_could_not_read(tmp_path: Path):
     ann = worker("ann", card={"context_window": 2048, "max_output_tokens": 512})
-    async with open_parts(tmp_path, ann, plans=[plan_of(step("ann", "Read."))]) as parts:
+    plan = plan_of(step("ann", "Read."), step("ann", "Sum up.", 0))
+    async with open_parts(tmp_path, ann, plans=[plan]) as parts:
         run = await parts.ask(files=(file("log.txt", "many words " * 3000),))
         forget(ann)
-        run = await replaced(parts, run, step("ann", "Read."), step("ann", "Sum up.", 0))
-        run = await parts.go_on(run)
-        assert subtasks_of(ann) == ["Read.", "Sum up."]
-        assert "what you could not read" not in await parts.prompt(run, 0)
+        run = await parts.go_on(await replaced(parts, run, step("ann", "Read.")))
+        assert subtasks_of(ann) == ["Read."]
+        assert "what you could not read" in await parts.prompt(run, 0)
         assert await parts.findings(run) == []
 
 

@@ -170,8 +170,9 @@ async def test_a_run_of_another_process_is_watched_but_not_touched(tmp_path: Pat
         run = await parts.create()
         await ours.start(run)
         await held.began.wait()
+        await theirs.start(await other.store.run(run.run_id))  # leaves it to the other
         with pytest.raises(RunError, match="by another Podium process"):
-            await theirs.start(await other.store.run(run.run_id))
+            await theirs.launch(await other.store.run(run.run_id), other.orchestrator.plan)
         with pytest.raises(RunError, match="stop it there"):
             await theirs.stop(run.run_id)
         assert (await theirs.wait(run.run_id, 0)).status == "running"
@@ -324,7 +325,7 @@ async def test_a_lease_is_prolonged_while_the_work_lasts(tmp_path: Path):
         await held.began.wait()
         change(tmp_path, "UPDATE runs SET lease_until = 1")
         assert not await parts.store.is_held(run.run_id)
-        while not await parts.store.is_held(run.run_id):
+        while not await parts.store.is_held(run.run_id):  # noqa: ASYNC110 - nothing tells of it
             await anyio.sleep(0.01)
         held.go.set()
         assert (await runs.wait(run.run_id)).status == "finished"

@@ -64,7 +64,7 @@ def script_of(name: str) -> Script:
         draw = Random(f"{name}{subtask}")
         if draw.random() < 0.1:
             return text_of(prompt)
-        return words(draw, 900 if draw.random() < 0.3 else 30)
+        return words(draw, 120 if draw.random() < 0.2 else 12)
 
     return script
 
@@ -86,7 +86,7 @@ def draw_plans(draw: Random, run: int) -> tuple[Plan, ...]:
     plans: list[Plan] = []
     first = 0
     for _ in range(draw.choice([1, 1, 2])):
-        numbers = range(first, first + draw.randint(1, 5))
+        numbers = range(first, first + draw.randint(1, 4))
         steps = tuple(draw_step(draw, number, run) for number in numbers)
         plans.append(Plan(steps=steps, first=first))
         first = numbers.stop
@@ -95,8 +95,8 @@ def draw_plans(draw: Random, run: int) -> tuple[Plan, ...]:
 
 def draw_files(draw: Random) -> tuple[TextFile, ...]:
     return tuple(
-        file(draw.choice(["a.txt", "log <step_> .md"]), words(draw, 1500))
-        for _ in range(draw.choice([0, 0, 1, 2]))
+        file(draw.choice(["a.txt", "log <step_> .md"]), words(draw, 150))
+        for _ in range(draw.choice([0, 0, 0, 1, 2]))
     )
 
 
@@ -123,10 +123,10 @@ async def edit(parts: Parts, draw: Random, run: Run) -> Run:
 
 
 async def test_t32_verify_holds_over_two_hundred_random_plans(tmp_path: Path):
-    small = {"context_window": 2048, "max_output_tokens": 512}
+    small = {"context_window": 900, "max_output_tokens": 128}
     workers = (
         worker("ann", script_of("ann"), card=small | {"role": "You are Ann."}),
-        worker("bob", script_of("bob"), card={"context_window": 4096}),
+        worker("bob", script_of("bob"), card={"context_window": 1500, "max_output_tokens": 256}),
         worker("cy", script_of("cy")),
     )
     drawn = Drawn()
@@ -159,7 +159,7 @@ async def test_t32_verify_holds_over_two_hundred_random_plans(tmp_path: Path):
         # That the draw held what it was made for:
         assert len(ended) == PLANS
         results = [r for run in ended for r in await parts.store.steps(run.run_id)]
-        assert sum(bool(result.cuts) for result in results) > 50
+        assert sum(bool(result.cuts) for result in results) > 30
         assert sum(result.worker != result.planned_worker for result in results) > 50
         assert sum(result.status == "failed" for result in results) > 10
         assert sum(result.nested_run is not None for result in results) > 20
@@ -187,10 +187,11 @@ class Damage:
     def prompt(self, number: int, change: Callable[[str], str]) -> None:
         """Put another text in the place of a step's prompt."""
         with closing(sqlite3.connect(self.folder / "podium.db")) as connection:
-            sql = (
-                "SELECT text FROM blobs JOIN steps ON sha = prompt WHERE run_id = ? AND number = ?"
-            )
-            (stored,) = connection.execute(sql, (self.run.run_id, number)).fetchone()
+            sql = "SELECT prompt FROM steps WHERE run_id = ? AND number = ?"
+            (sha,) = connection.execute(sql, (self.run.run_id, number)).fetchone()
+            (stored,) = connection.execute(
+                "SELECT text FROM blobs WHERE sha = ?", (sha,)
+            ).fetchone()
         prompt = Prompt.model_validate_json(stored)
         (message,) = prompt.messages
         changed = message.model_copy(update={"text": change(message.text)})
@@ -245,6 +246,18 @@ def only_the_text(damage: Damage) -> None:
     damage.prompt(1, lambda text: text.replace("Why?", f"Why? {SECRETS[0]}"))
 
 
+def a_sentence(damage: Damage) -> None:
+    damage.prompt(0, lambda text: f"{text} Quickly!")
+
+
+def another_subtask(damage: Damage) -> None:
+    damage.plan(lambda steps: steps[1].update(subtask="Spy."))
+
+
+def no_such_step(damage: Damage) -> None:
+    damage.plan(lambda steps: steps.pop())
+
+
 def another_access(damage: Damage) -> None:
     damage.plan(lambda steps: steps[2].update(access=[1]))
 
@@ -265,7 +278,7 @@ def another_access(damage: Damage) -> None:
             only_the_text,
             {(1, DIFFERS), (1, "It holds the reply of step 0, which is not granted.")},
         ),
-        (lambda damage: damage.prompt(0, lambda text: f"{text} Quickly!"), {(0, DIFFERS)}),
+        (a_sentence, {(0, DIFFERS)}),
         (
             another_access,
             {
@@ -275,11 +288,8 @@ def another_access(damage: Damage) -> None:
                 (2, "It holds the reply of step 0, which is not granted."),
             },
         ),
-        (lambda damage: damage.plan(lambda steps: steps[1].update(subtask="Spy.")), {(1, DIFFERS)}),
-        (
-            lambda damage: damage.plan(lambda steps: steps.pop()),
-            {(2, "It was done, but the plan has no such step.")},
-        ),
+        (another_subtask, {(1, DIFFERS)}),
+        (no_such_step, {(2, "It was done, but the plan has no such step.")}),
     ],
 )
 async def test_t32_a_planted_leak_is_found(

@@ -169,7 +169,7 @@ async def test_a_call_that_is_given_up_while_it_waits_blocks_nobody(servers: Ser
 async def test_a_model_larger_than_the_limit_is_refused_with_both_figures(servers: Servers) -> None:
     servers.limit = 50_000_000
     async with servers.models() as models:
-        with pytest.raises(ModelFileError, match=r"0\.12 GB .* 0\.05 GB.*local_memory_gb"):
+        with pytest.raises(ModelFileError, match=r"0\.39 GB .* 0\.05 GB.*local_memory_gb"):
             async with models.lease(servers.spec("a")):
                 pass
 

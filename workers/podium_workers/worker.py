@@ -4,6 +4,7 @@ A worker learns about the world above only through `Call`, which the server impl
 ledger; so a worker knows neither plans nor storage.
 """
 
+import re
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Annotated, Literal, Protocol
@@ -14,11 +15,17 @@ FinishReason = Literal["stop", "length"]
 """Why a usable reply ended. Filtered, empty and broken ones are errors, not replies."""
 
 
-def _mended(value: object) -> object:
-    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-Text = Annotated[str, BeforeValidator(_mended)]
+def mend(text: str) -> str:
+    """*text* with surrogate pairs joined and lone ones (half an emoji) replaced by U+FFFD."""
+    if not _SURROGATE.search(text):
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+Text = Annotated[str, BeforeValidator(lambda value: mend(value) if isinstance(value, str) else value)]
 """Text from outside: half an emoji (a lone surrogate) would break storage and protocol."""
 
 

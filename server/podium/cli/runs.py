@@ -1,9 +1,6 @@
 """`podium runs`: the ledger as a list, by date, status and words."""
 
-import re
-import time
 from collections.abc import Sequence
-from datetime import datetime, timedelta
 from typing import get_args
 
 import anyio
@@ -12,29 +9,20 @@ import click
 from podium.cli.compose import open_ledger, say
 from podium.cli.invocation import Invocation, pass_invocation
 from podium.cli.wording import as_json, one_line, put, put_json, spent, table, when
+from podium.inputs import read_moment
 from podium.trace import RunStatus, RunSummary
 from podium_workers.worker import Frozen
 
-_AGO = re.compile(r"(\d{1,6})\s*([mhdw])")
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _MANY = 1000
 """Hits that are looked through when a search is narrowed by status."""
 
 
 def _moment(ctx: click.Context, option: click.Parameter, value: str | None) -> float | None:
     """A date as Unix time; a day given with --until counts to its end."""
-    if value is None:
-        return None
-    if ago := _AGO.fullmatch(value.strip()):
-        return time.time() - timedelta(**{_UNITS[ago[2]]: int(ago[1])}).total_seconds()
     try:
-        moment = datetime.fromisoformat(value.strip())
-        whole_day = option.name == "until" and "T" not in value and ":" not in value
-        return (moment + timedelta(days=1 if whole_day else 0)).timestamp()
-    except (ValueError, OverflowError, OSError):
-        raise click.BadParameter(
-            f"{value!r} is not a date; write 2026-11-30, 2026-11-30T14:00, 90m, 12h, 7d or 2w."
-        ) from None
+        return None if value is None else read_moment(value, end=option.name == "until")
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 class Wanted(Frozen):

@@ -6,6 +6,7 @@ import click
 from podium.cli.compose import open_workers, say
 from podium.cli.invocation import Invocation, pass_invocation
 from podium.cli.wording import as_json, put, put_json, table
+from podium.views import price
 from podium_workers.pool import Health, health
 from podium_workers.worker import Frozen, Worker, WorkerCard
 
@@ -65,7 +66,7 @@ def _data(card: WorkerCard, seen: Seen) -> dict[str, object]:
 
 
 def _text(seen: Seen) -> str:
-    head = ("worker", "model", "where", "window", "price per million tokens")
+    head = ("worker", "model", "where", "window", "price")
     rows = [
         (card.name, card.model, card.where, f"{card.context_window:,}", price(card))
         for card in seen.workers
@@ -78,12 +79,3 @@ def _below(card: WorkerCard, checked: Health | None) -> list[str]:
     if checked:
         told.append(("ok: " if checked.ok else "not usable: ") + checked.detail)
     return told
-
-
-def price(card: WorkerCard) -> str:
-    """What a worker's tokens cost."""
-    if card.price is None:
-        return "unknown"
-    if card.price.input == 0 and card.price.output == 0:
-        return "free"
-    return f"${card.price.input:g} in, ${card.price.output:g} out"

@@ -45,9 +45,9 @@ class Child:
         except (anyio.EndOfStream, anyio.IncompleteRead):
             return b""
 
-    async def wait(self) -> None:
-        """Return when it has ended."""
-        await self._process.wait()
+    async def wait(self) -> int:
+        """Its exit code, once it has ended; a negative one is the signal that ended it."""
+        return await self._process.wait()
 
     async def stop(self) -> None:
         """End it: asked first, then without asking."""

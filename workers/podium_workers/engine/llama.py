@@ -20,7 +20,7 @@ PROMPT_CACHE_MIB = 256
 """Room for the state of earlier prompts. Reading a prompt is the slow part on a processor: a
 thousand tokens take the 1.5B model half a minute, from this cache a tenth of a second."""
 _WORKING_BYTES = 120_000_000
-"""What a server takes beside weights and context; measured, rounded up."""
+"""What a server takes beside weights, context and cache; measured, rounded up."""
 _REASON_MARKS = ("error loading model: ", "failed to load model")
 
 
@@ -56,7 +56,8 @@ def memory_needed(spec: ModelSpec) -> int:
         ModelFileError: the file is missing or damaged.
     """
     facts = read_gguf(spec.path)
-    return facts.size + facts.kv_bytes_per_token * spec.context * spec.slots + _WORKING_BYTES
+    context = facts.kv_bytes_per_token * spec.context * spec.slots
+    return facts.size + context + (PROMPT_CACHE_MIB << 20) + _WORKING_BYTES
 
 
 @asynccontextmanager
@@ -75,7 +76,7 @@ async def open_llama(spec: ModelSpec, logs: Path) -> AsyncGenerator[LlamaServer]
     async with open_child(command, log=log, first_line=line) as child:
         ready = _parse(await child.read_line())
         if not ready.url:
-            reason = _reason(log) or ready.error or "its process ended"
+            reason = _reason(log) or ready.error or await _end_of(child)
             raise ModelFileError(f"{spec.path.name} cannot be loaded: {reason}.")
         yield LlamaServer(child=child, url=ready.url, key=order.key)
 
@@ -85,6 +86,11 @@ def _parse(line: bytes) -> LlamaReady:
         return LlamaReady.model_validate_json(line)
     except ValidationError:
         return LlamaReady()
+
+
+async def _end_of(child: Child) -> str:
+    code = await child.wait()
+    return f"its process ended with exit code {code}; `podium doctor` looks at this machine"
 
 
 def _reason(log: Path) -> str:
