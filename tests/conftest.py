@@ -9,9 +9,10 @@ import pytest
 from tests.command_line import CommandLine
 from tests.provider_simulator import Provider, run_provider
 
+from podium.config import Settings
 from podium_workers.catalogue import lookup
 from podium_workers.errors import ModelFileError
-from podium_workers.weights import default_models_dir, pull
+from podium_workers.weights import pull
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +40,7 @@ def local_models_dir() -> Path:
     if importlib.util.find_spec("xllamacpp") is None:
         pytest.skip("the engine of local models (extra `local`) is not installed")
     named = os.environ.get("PODIUM_MODELS_DIR")
-    folder = Path(named) if named else default_models_dir()
+    folder = Path(named) if named else Settings().models_dir
     try:
         pull(lookup("smollm2"), folder)
     except ModelFileError as error:

@@ -21,6 +21,14 @@ from podium_workers.errors import SlowReplyError, WorkerError
 from podium_workers.retry import reply_with_retry
 from podium_workers.worker import ModelSettings, Prompt, Reply, Usage, Worker, WorkerCard
 
+_BEFORE_GENERATION = frozenset(
+    {
+        "authentication", "out_of_credit", "rate_limited", "overloaded", "unreachable",
+        "context_too_long", "unsupported_parameter", "unknown_model", "model_file",
+    }
+)  # fmt: skip
+"""Failures that a provider does not bill, since it has generated nothing."""
+
 
 @dataclass(frozen=True)
 class Purpose:
@@ -114,9 +122,9 @@ class LedgerCall:
             request=dict(request),
             started_at=started,
         )
-        attempt = LedgerAttempt(self.store, record, anyio.current_time())
-        await attempt.save()
+        attempt = LedgerAttempt(self.store, self.card, record, anyio.current_time())
         try:
+            await attempt.save()
             yield attempt
         except WorkerError as error:
             await attempt.end("failed", failure(self.card.name, error))
@@ -128,8 +136,9 @@ class LedgerCall:
 class LedgerAttempt:
     """One row of `calls`, from open to settled."""
 
-    def __init__(self, store: Store, record: CallRecord, started: float) -> None:
+    def __init__(self, store: Store, card: WorkerCard, record: CallRecord, started: float) -> None:
         self._store = store
+        self._card = card
         self._record = record
         self._started = started
 
@@ -140,10 +149,12 @@ class LedgerAttempt:
         await self.save(usage=usage)
 
     async def settle(self, reply: Reply) -> None:
-        text = await self._store.put_text(reply.text)
+        reasoning = await self._store.put_text(reply.reasoning) if reply.reasoning else None
         await self.save(
             status="finished",
-            reply=text,
+            reply=await self._store.put_text(reply.text),
+            reasoning=reasoning,
+            served_by=reply.model,
             usage=reply.usage,
             finish_reason=reply.finish_reason,
             seconds=anyio.current_time() - self._started,
@@ -155,7 +166,16 @@ class LedgerAttempt:
             return
         with anyio.CancelScope(shield=True):
             seconds = anyio.current_time() - self._started
-            await self.save(status=status, error=error, seconds=seconds)
+            usage = self._paid(error)
+            await self.save(status=status, error=error, seconds=seconds, usage=usage)
+
+    def _paid(self, error: Failure | None) -> Usage:
+        """What an attempt that broke off has cost: unknown, unless nothing was generated."""
+        reported = self._record.usage
+        free = self._card.price is not None and self._card.price.is_free
+        if reported != Usage() or free or (error and error.code in _BEFORE_GENERATION):
+            return reported
+        return Usage(cost_usd=None)
 
     async def save(self, **changes: object) -> None:
         self._record = self._record.model_copy(update=changes)

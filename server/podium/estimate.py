@@ -1,8 +1,8 @@
 """Price and time of a plan before it is paid for: low, expected and worst (user report T37).
 
 Output lengths and speeds come from what the ledger has seen of a worker; without a history from
-cautious constants. Worst is every step at its longest reply, tried as often as retries allow by
-the dearest allowed worker.
+cautious constants. Worst is every step at its longest reply, tried by every allowed worker as often
+as retries allow, in as many rounds as the run may have.
 """
 
 from collections.abc import Mapping
@@ -14,14 +14,15 @@ from podium.tokens import estimate_tokens
 from podium.trace import Run
 from podium.window import fit, prompt_budget, reply_limit
 from podium_workers.errors import ContextTooLongError
+from podium_workers.retry import ATTEMPTS
 from podium_workers.worker import Frozen, Usage, WorkerCard
 
 TYPICAL_REPLY = 350
 """Output tokens expected of a worker without history."""
 SPEED = {"local": 12.0, "hosted": 60.0}
 """Output tokens per second expected of a worker without history."""
-ATTEMPTS = 3
-"""Tries of one call at most."""
+NESTED_CALLS = (2, 4, 6)
+"""Calls of a nested run, low, expected and worst: its plan and its steps."""
 
 
 class Range(Frozen):
@@ -82,20 +83,26 @@ def _guess(
         for kind in (0, 1, 2)
     ]
     mean = history.mean_output_tokens or TYPICAL_REPLY
-    longest = reply_limit(card) * (len(plan.steps) if name == PODIUM else 1)
+    longest = reply_limit(card)
     expected = min(max(1, int(mean)), longest)
     output = (max(1, expected // 4), expected, longest)
+    calls = NESTED_CALLS if name == PODIUM else (1, 1, 1)
+    tries = calls[2] * ATTEMPTS * run.request.rounds
     speed = history.output_tokens_per_s or SPEED[card.where]
     most = prompt_budget(card)
     usages = [Usage(input_tokens=min(own + read[k], most), output_tokens=output[k]) for k in (0, 1)]
     worst = Usage(input_tokens=own + unread + read[2], output_tokens=output[2])
     return _Guess(
         output=output,
-        seconds=(output[0] / speed, output[1] / speed, ATTEMPTS * output[2] / speed),
+        seconds=(
+            calls[0] * output[0] / speed,
+            calls[1] * output[1] / speed,
+            tries * output[2] / speed,
+        ),
         usd=(
-            card.priced(usages[0]).cost_usd,
-            card.priced(usages[1]).cost_usd,
-            _dearest(run, worst),
+            _times(calls[0], card.priced(usages[0]).cost_usd),
+            _times(calls[1], card.priced(usages[1]).cost_usd),
+            _times(tries, _by_everyone(run, worst)),
         ),
     )
 
@@ -109,8 +116,12 @@ def _own_tokens(run: Run, plan: Plan, number: int, card: WorkerCard) -> tuple[in
     return estimate_tokens(fitted.text), sum(cut.given - cut.sent for cut in fitted.cuts)
 
 
-def _dearest(run: Run, usage: Usage) -> float | None:
-    """The worst price of one step: all tries, by the dearest worker that could stand in."""
+def _times(count: int, cost: float | None) -> float | None:
+    return None if cost is None else count * cost
+
+
+def _by_everyone(run: Run, usage: Usage) -> float | None:
+    """The price of a step that every worker of the pool tries once."""
     costs = [
         card.priced(
             Usage(
@@ -121,7 +132,7 @@ def _dearest(run: Run, usage: Usage) -> float | None:
         for card in run.pool
     ]
     known = [cost for cost in costs if cost is not None]
-    return ATTEMPTS * max(known) if len(known) == len(costs) else None
+    return sum(known) if len(known) == len(costs) else None
 
 
 def _critical_path(plan: Plan, guesses: Mapping[int, _Guess], kind: int) -> float:

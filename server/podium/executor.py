@@ -14,6 +14,7 @@ from podium.calls import Caller, Purpose, failure
 from podium.errors import PodiumError, StoreError
 from podium.material import material
 from podium.plan import CALLER, PODIUM, Plan
+from podium.prompting import prompt_hash
 from podium.store import Store
 from podium.trace import Event, EventKind, Failure, Observer, Run, StepResult, Waiting
 from podium.window import fit_to, prompt_budget, reply_limit
@@ -167,6 +168,7 @@ class Execution:
                 "worker": name,
                 "failures": failures,
                 "cuts": fitted.cuts,
+                "template": prompt_hash("worker"),
                 "final": shown.final,
                 "window": (fitted.budget, ratio),
                 "prompt": await self.caller.keep(prompt),

@@ -7,7 +7,8 @@ called again, and the loop continues from where the record ends.
 import math
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import anyio
@@ -30,6 +31,7 @@ from podium.trace import (
     Run,
     RunRequest,
     StepResult,
+    seconds_of,
 )
 from podium.window import prompt_budget
 from podium_workers.errors import PoolSelectionError, WorkerError
@@ -38,6 +40,8 @@ from podium_workers.worker import ModelSettings, Prompt, Reply
 
 _AROUND = 200
 """Tokens that instructions and a subtask take around a question."""
+_LONGEST_TOKEN = 16
+"""Characters that a token has at most, on the average of any text."""
 
 
 @dataclass(frozen=True)
@@ -88,10 +92,23 @@ class Orchestrator:
         if rounds:
             return rounds[0]
         try:
-            return await self._propose(run, (), observer, deadline_of(run.request))
+            async with self.timed(run):
+                return await self._propose(run, (), observer, deadline_of(run.request))
         except (PodiumError, WorkerError) as error:
-            await self._failed(run, error, observer)
+            await self._failed(await self.store.run(run.run_id), error, observer)
             raise _as_podium(error) from error
+
+    @asynccontextmanager
+    async def timed(self, run: Run) -> AsyncGenerator[None]:
+        """Count the time of work that does not carry the run to its end."""
+        now, current = time.time(), await self.store.run(run.run_id)
+        await self._save(current, resumed_at=now, started_at=current.started_at or now)
+        try:
+            yield
+        finally:
+            with anyio.CancelScope(shield=True):
+                current = await self.store.run(run.run_id)
+                await self._save(current, status=current.status)
 
     async def answer(self, run: Run, observer: Observer) -> Run:
         """Carry a run on to its answer, or to where outside help is needed.
@@ -100,10 +117,16 @@ class Orchestrator:
         stored as `interrupted` and can be carried on later.
         """
         deadline = deadline_of(run.request)
-        started = run.started_at or time.time()
-        changes = {"status": "running", "started_at": started, "finished_at": None, "error": None}
+        now = time.time()
         try:
-            run = await self._save(run, **changes)
+            run = await self._save(
+                run,
+                status="running",
+                started_at=run.started_at or now,
+                resumed_at=now,
+                finished_at=None,
+                error=None,
+            )
             with anyio.move_on_at(deadline):
                 return await self._loop(run, observer, deadline)
             return await self._partial(run, observer)
@@ -113,7 +136,9 @@ class Orchestrator:
             return await self._failed(run, error, observer)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
-                await self._save(run, status="interrupted", finished_at=time.time())
+                current = await self.store.run(run.run_id)
+                if current.status == "running":  # not if somebody took it over and finished it
+                    await self._save(current, status="interrupted", finished_at=time.time())
             raise
 
     async def _loop(self, run: Run, observer: Observer, deadline: float) -> Run:
@@ -250,7 +275,9 @@ class Orchestrator:
             return await self._failed(run, error, observer)
         planned = sum(len(found.plan.steps) for found in rounds if found.plan)
         finished = sum(result.finished for found in rounds for result in found.results)
-        note = f"{limit}; {planned - finished} planned steps were not done. Best answer so far."
+        left = planned - finished
+        undone = "1 planned step was" if left == 1 else f"{left} planned steps were"
+        note = f"{limit}; {undone} not done. This is the best answer so far."
         run = await self._save(
             run,
             status="partial",
@@ -270,6 +297,10 @@ class Orchestrator:
         return run
 
     async def _save(self, run: Run, **changes: object) -> Run:
+        """Store a changed run. Unless it is set to run, its clock stands still from now on."""
+        if "resumed_at" not in changes:
+            worked = seconds_of(run.worked_s, run.resumed_at, time.time())
+            changes |= {"worked_s": worked, "resumed_at": None}
         run = run.model_copy(update=changes)
         await self.store.save_run(run)
         return run
@@ -296,11 +327,12 @@ class Orchestrator:
     async def _with_earlier(self, request: RunRequest, principal: str) -> RunRequest:
         if request.follow_up is None:
             return request
-        before = await self.store.run(request.follow_up)
-        if before.principal != principal:
-            raise RunError(f"follow_up: there is no run {request.follow_up!r}.")
+        try:
+            before = await self.store.run(request.follow_up, principal=principal)
+        except RunError as error:
+            raise QuestionError("follow_up", str(error)) from None
         if before.answer is None:
-            raise RunError(f"follow_up: run {before.run_id} has no answer to follow up.")
+            raise QuestionError("follow_up", f"run {before.run_id} has no answer to follow up.")
         exchange = f"{before.request.question}\n\nAnswer: {before.answer}"
         earlier = f"{before.request.earlier}\n\nQuestion: {exchange}".strip()
         return request.model_copy(update={"earlier": earlier, "follow_up": before.run_id})
@@ -348,8 +380,10 @@ def _check_size(request: RunRequest, pool: Pool) -> None:
     if not request.question.strip():
         raise QuestionError("question", "is empty; type what you want to know.")
     roomiest = max(pool.cards, key=prompt_budget)
-    tokens = estimate_tokens(request.question)
     most = prompt_budget(roomiest) - min(_AROUND, prompt_budget(roomiest) // 2)
+    # Counting millions of characters would hold up the other runs; no token is that long.
+    certainly = len(request.question) // _LONGEST_TOKEN
+    tokens = certainly if certainly > most else estimate_tokens(request.question)
     if tokens > most:
         raise QuestionError(
             "question",

@@ -9,7 +9,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from podium.errors import PlanError
-from podium_workers.worker import Frozen
+from podium_workers.worker import Frozen, Text
 
 Access = Literal["all"] | tuple[int, ...]
 """`()` reads nothing, `"all"` every earlier step of the run, else the named step numbers."""
@@ -25,7 +25,7 @@ class Step(Frozen):
 
     worker: str = Field(min_length=1)
     """Name of a worker of the pool, or `podium` or `caller`."""
-    subtask: str = Field(min_length=1)
+    subtask: Text = Field(min_length=1)
     """What to do, in natural language."""
     access: Access = ()
     """Which earlier steps it may read, by run-wide number."""
@@ -106,6 +106,10 @@ class Proposal(Frozen):
     source: PlanSource
     raw_text: str = ""
     """The model's own text, when a model proposed."""
+    worker: str = ""
+    """The worker that wrote it, when a model proposed."""
+    failed: tuple[str, ...] = ()
+    """Conductors that gave no reply before, each with why."""
     prompt_hash: str = ""
     """Hash of the prompt text that shaped the proposal, to compare runs across edits."""
     cuts: tuple[Cut, ...] = ()

@@ -14,9 +14,9 @@ from podium.trace import TextFile
 from podium_workers.worker import Frozen
 
 PROMPTS = {
-    path.name.removesuffix(".md"): path.read_text(encoding="utf-8")
+    path.name.rpartition(".")[0]: path.read_text(encoding="utf-8")
     for path in (files("podium") / "prompts").iterdir()
-    if path.name.endswith(".md")
+    if path.name.endswith((".md", ".jsonl"))
 }
 """Template text by name; a missing file fails at import."""
 
@@ -41,9 +41,10 @@ _LOOK_ALIKE = re.compile(
 )
 
 
-def prompt_hash(name: str) -> str:
-    """Identity of a template, to compare runs across edits of it."""
-    return hashlib.sha256(PROMPTS[name].encode()).hexdigest()[:16]
+def prompt_hash(*names: str) -> str:
+    """Identity of templates, to compare runs across edits of them."""
+    text = "\0".join(PROMPTS[name] for name in names)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def fill(name: str, **values: str) -> str:

@@ -174,6 +174,13 @@ def usage(connection: sqlite3.Connection, run_id: str) -> Usage:
     return rows.usage(total)
 
 
+LINE = (
+    "WITH RECURSIVE line (run_id) AS (SELECT :run_id UNION SELECT runs.parent_id "
+    "FROM runs JOIN line ON runs.run_id = line.run_id WHERE runs.parent_id IS NOT NULL)"
+)
+"""A run and those above it: whoever holds one of these works on the nested run too."""
+
+
 def worker_history(connection: sqlite3.Connection, worker: str, model: str) -> WorkerHistory:
     sql = (
         "SELECT count(*) AS calls, coalesce(avg(input_tokens), 0) AS mean_input_tokens, "
@@ -187,5 +194,5 @@ def worker_history(connection: sqlite3.Connection, worker: str, model: str) -> W
 
 
 def is_held(connection: sqlite3.Connection, run_id: str, now: float) -> bool:
-    sql = "SELECT 1 AS held FROM runs WHERE run_id = :run_id AND lease_until > :now"
+    sql = f"{LINE} SELECT 1 AS held FROM runs WHERE run_id IN line AND lease_until > :now"
     return any(select(connection, sql, {"run_id": run_id, "now": now}))

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from podium.plan import Cut
-from podium.trace import CallRecord, Failure, Round, Run, StepResult, StepStatus
+from podium.trace import CallRecord, Failure, Round, Run, StepResult, StepStatus, seconds_of
 from podium_workers.worker import Frozen, Usage
 
 
@@ -70,6 +70,10 @@ def notes(rounds: Sequence[Round], answered_by: StepResult) -> tuple[str, ...]:
     said: list[str] = []
     if any(found.proposal.source == "fallback" for found in plans):
         said.append("No readable plan was written; one worker answered alone.")
+    for found in plans:
+        if found.proposal.failed:
+            by = found.proposal.worker or "nobody"
+            said.append(f"The plan was written by {by}, since {'; '.join(found.proposal.failed)}")
     newest = plans[-1].plan if plans else None
     if newest and answered_by.number != newest.numbers[-1]:
         said.append(f"The last step gave no reply; this is the reply of step {answered_by.number}.")
@@ -105,9 +109,7 @@ def _shown(cuts: Sequence[Cut]) -> str:
 
 
 def _seconds(run: Run) -> float:
-    if run.started_at is None:
-        return 0.0
-    return max(0.0, (run.finished_at or time.time()) - run.started_at)
+    return seconds_of(run.worked_s, run.resumed_at, time.time())
 
 
 def _line(result: StepResult, calls: Sequence[CallRecord]) -> StepLine:

@@ -104,7 +104,8 @@ async def run_step(
     if isinstance(rounds[-1].proposal.next, Accept):
         await _reopen(orchestrator, run, rounds)
     if result is None:
-        return await execution.run_step(number)
+        async with orchestrator.timed(run):
+            return await execution.run_step(number)
     return await execution.take_result(number, result)
 
 

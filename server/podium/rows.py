@@ -14,7 +14,7 @@ from pydantic import JsonValue, ValidationError
 from podium.database import Row, Value
 from podium.errors import PlanError, StoreError
 from podium.plan import Plan, Proposal
-from podium.trace import CallRecord, Round, Run, RunSummary, StepResult
+from podium.trace import CallRecord, Round, Run, RunSummary, StepResult, seconds_of
 from podium_workers.worker import Frozen, Usage, mend
 
 Model = TypeVar("Model", bound=Frozen)
@@ -41,7 +41,9 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 SUMMARY_COLUMNS = """
     runs.id, runs.run_id, runs.status, runs.question, runs.strategy AS policy, runs.created_at,
-    runs.started_at, runs.finished_at, runs.parent_id,
+    runs.lease_until, runs.parent_id,
+    coalesce(json_extract(runs.data, '$.worked_s'), 0.0) AS worked_s,
+    json_extract(runs.data, '$.resumed_at') AS resumed_at,
     (SELECT source FROM rounds WHERE rounds.run_id = runs.run_id AND steps > 0
         ORDER BY number DESC LIMIT 1) AS plan_source,
     EXISTS (SELECT 1 FROM rounds WHERE rounds.run_id = runs.run_id AND source = 'fallback')
@@ -144,9 +146,10 @@ def usage(row: Row) -> Usage:
 
 def summary(row: Row, spent: Usage, now: float) -> RunSummary:
     """One line of a list, from the columns of `SUMMARY_COLUMNS`."""
-    started, finished = row["started_at"], row["finished_at"]
-    end = now if finished is None else float(finished)
-    seconds = 0.0 if started is None else max(0.0, end - float(started))
+    # A process that died was at work until its lease ran out, at most.
+    until = min(now, float(row["lease_until"] or now))
+    resumed_at = None if row["resumed_at"] is None else float(row["resumed_at"])
+    seconds = seconds_of(float(row["worked_s"] or 0.0), resumed_at, until)
     fields = {name: row[name] for name in _SUMMARY_COLUMNS}
     more = {"fallback": bool(row["fallback"]), "seconds": seconds, "usage": spent}
     return _built(RunSummary, f"Run {row['run_id']}", fields | more)

@@ -206,10 +206,14 @@ class Runs:
             active.scope.cancel()
             await active.ended.wait()
         elif await store.is_held(run_id):
-            raise RunError(f"Run {run_id} is worked on by another Podium process; stop it there.")
+            raise RunError(
+                f"Run {run_id} is worked on by another Podium process, or is a step of a run that "
+                "is at work; stop it there."
+            )
         run = await store.run(run_id)
         if run.status in ("running", "interrupted", "planned", "needs_caller"):
-            run = run.model_copy(update={"status": "stopped", "finished_at": time.time()})
+            changes = {"status": "stopped", "finished_at": time.time(), "resumed_at": None}
+            run = run.model_copy(update=changes)
             await store.save_run(run)
         return run
 

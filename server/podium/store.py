@@ -216,10 +216,16 @@ class Store:
         return await self._reader.do(partial(queries.worker_history, worker=worker, model=model))
 
     async def claim(self, run_id: str, owner: str, ttl_s: float) -> bool:
-        """Make *owner* the one who carries out a run for so long; False if another one is."""
+        """Make *owner* the one who carries out a run for so long; False if another one is.
+
+        A nested run cannot be claimed while somebody carries out a run above it.
+        """
         sql = (
+            f"{queries.LINE} "
             "UPDATE runs SET owner = :owner, lease_until = :now + :ttl_s WHERE run_id = :run_id "
-            "AND (owner IS NULL OR owner = :owner OR lease_until <= :now) RETURNING run_id"
+            "AND (owner IS NULL OR owner = :owner OR lease_until <= :now) "
+            "AND NOT EXISTS (SELECT 1 FROM runs AS above WHERE above.run_id IN line "
+            "AND above.run_id <> :run_id AND above.lease_until > :now) RETURNING run_id"
         )
         return bool(await self._lease(sql, {"run_id": run_id, "owner": owner, "ttl_s": ttl_s}))
 

@@ -16,7 +16,7 @@ class Failure(Frozen):
 
     worker: str
     code: str
-    message: str
+    message: Text
     status: int | None = None
     """HTTP status where there was one."""
 
@@ -43,6 +43,8 @@ class StepResult(Frozen):
     cuts: tuple[Cut, ...] = ()
     prompt: str = ""
     """Hash of the stored prompt."""
+    template: str = ""
+    """Hash of the worker prompt's template."""
     final: bool = False
     """Whether the prompt said that the reply goes to the user."""
     window: tuple[int, float] | None = None
@@ -166,6 +168,10 @@ class Run(Frozen):
     """Unix time, as all times here."""
     started_at: float | None = None
     finished_at: float | None = None
+    worked_s: float = 0.0
+    """Seconds that this run was worked on; they stand still while it waits."""
+    resumed_at: float | None = None
+    """When the work began that is going on now; None while the run stands still."""
     parent_id: str | None = None
     """The run of which this one is a step."""
     answer: str | None = None
@@ -174,6 +180,11 @@ class Run(Frozen):
     """Why the run has no answer."""
     notes: tuple[str, ...] = ()
     """What the reader of the answer has to know: fallbacks, cuts, limits."""
+
+
+def seconds_of(worked_s: float, resumed_at: float | None, until: float) -> float:
+    """Seconds of work on a run, with the work that is going on counted up to *until*."""
+    return worked_s + (max(0.0, until - resumed_at) if resumed_at is not None else 0.0)
 
 
 class CallRecord(Frozen):
@@ -195,6 +206,10 @@ class CallRecord(Frozen):
     status: Literal["running", "finished", "failed", "stopped"] = "running"
     reply: str | None = None
     """Hash of the reply's text."""
+    reasoning: str | None = None
+    """Hash of the reasoning that the provider showed; no other worker is given it."""
+    served_by: str = ""
+    """The model as the provider names it in its reply."""
     usage: Usage = Usage()
     finish_reason: FinishReason | None = None
     error: Failure | None = None

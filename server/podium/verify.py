@@ -1,19 +1,22 @@
-"""`podium verify`: rebuild every prompt of a run from its plan and replies, and compare.
+"""`podium verify`: rebuild the prompt of every finished step from plan and replies, and compare.
 
-Two independent looks (user report T32): the prompt rebuilt from what the plan grants, and nothing
-else, must equal the stored one byte for byte, and the fence tags in the stored one must name
-exactly the steps that the plan grants.
+Independent looks (user report T32): the prompt rebuilt from what the plan grants, and nothing else,
+must equal the stored one byte for byte; the fence tags in it must name exactly the steps that the
+plan grants; and every call that was made for the step must have been sent that prompt, or, to a
+worker that failed before, one that shows no other steps.
 """
 
 import re
+from collections.abc import Sequence
 
 from pydantic import ValidationError
 
 from podium.errors import StoreError
 from podium.material import material
 from podium.plan import PODIUM, Plan
+from podium.prompting import prompt_hash
 from podium.store import Store
-from podium.trace import Run, StepResult
+from podium.trace import CallRecord, Run, StepResult
 from podium.window import fit_to
 from podium_workers.errors import ContextTooLongError
 from podium_workers.worker import Frozen, Prompt, WorkerCard
@@ -43,6 +46,7 @@ async def verify(store: Store, run_id: str) -> Verdict:
     """
     run = await store.run(run_id)
     rounds = await store.rounds(run.run_id)
+    calls = await store.calls(run.run_id)
     done = {result.number: result for found in rounds for result in found.results}
     findings: list[Finding] = []
     checked = 0
@@ -50,6 +54,7 @@ async def verify(store: Store, run_id: str) -> Verdict:
         for result in found.results:
             if found.plan and result.finished and result.prompt:
                 problems = await _problems(store, run, found.plan, result, done)
+                problems += await _sent(store, run, found.plan, result, calls)
                 findings += [Finding(step=result.number, problem=problem) for problem in problems]
                 checked += 1
     return Verdict(run_id=run.run_id, steps=checked, findings=tuple(findings))
@@ -61,10 +66,43 @@ async def _problems(
     if result.number not in plan.numbers:
         return ["It was done, but the plan has no such step."]
     try:
-        stored = Prompt.model_validate_json(await store.text(result.prompt))
+        stored = await _prompt(store, result.prompt)
     except (StoreError, ValidationError):
         return ["Its prompt is not in the ledger any more, or cannot be read."]
     return _compare(run, plan, result, done, stored)
+
+
+async def _sent(
+    store: Store, run: Run, plan: Plan, result: StepResult, calls: Sequence[CallRecord]
+) -> list[str]:
+    """What is wrong with the prompts that went to providers for this version of the step."""
+    problems: list[str] = []
+    granted = set(plan.reads(result.number)) if result.number in plan.numbers else set[int]()
+    for call in calls:
+        if (call.step, call.version) != (result.number, result.version):
+            continue
+        if call.worker == result.worker and call.prompt != result.prompt:
+            problems.append(f"{call.worker} was sent another prompt than the step's own.")
+        elif call.worker != result.worker:
+            try:
+                shown = _tags(run, _text(await _prompt(store, call.prompt)))
+            except (StoreError, ValidationError):
+                problems.append(f"The prompt sent to {call.worker} cannot be read any more.")
+            else:
+                problems += [
+                    f"{call.worker}, which failed, was shown step {number}, which is not granted."
+                    for number in sorted(shown - granted)
+                ]
+    return problems
+
+
+async def _prompt(store: Store, sha: str) -> Prompt:
+    return Prompt.model_validate_json(await store.text(sha))
+
+
+def _tags(run: Run, text: str) -> set[int]:
+    """The steps whose fences stand in a prompt."""
+    return {int(number) for number in re.findall(rf'<step_{run.fence} number="(\d+)">', text)}
 
 
 def _compare(
@@ -74,10 +112,12 @@ def _compare(
     rebuilt = _rebuilt(run, plan, result, granted, stored)
     if stored == rebuilt:
         problems: list[str] = []
+    elif result.template != prompt_hash("worker"):
+        problems = ["It was made with another version of Podium's worker prompt: not rebuilt."]
     else:
         problems = ["The stored prompt is not the one that plan and replies give."]
     text = _text(stored)
-    tags = {int(number) for number in re.findall(rf'<step_{run.fence} number="(\d+)">', text)}
+    tags = _tags(run, text)
     problems += [
         f"It shows step {number}, which is not granted." for number in sorted(tags - granted.keys())
     ]
@@ -87,7 +127,7 @@ def _compare(
     problems += [
         f"It holds the reply of step {number}, which is not granted."
         for number, other in done.items()
-        if number not in granted and _copied(other.reply, text, _text(rebuilt))
+        if number not in granted and _copied(other.reply, text, _asked(rebuilt))
     ]
     return problems
 
@@ -119,6 +159,11 @@ def _card(run: Run, worker: str, stored: Prompt) -> WorkerCard:
 def _copied(reply: str, text: str, allowed: str) -> bool:
     """Whether a reply stands in a prompt; short ones may do so by chance."""
     return len(reply) >= 40 and reply in text and reply not in allowed
+
+
+def _asked(prompt: Prompt | None) -> str:
+    """The part of a prompt that plan and replies make: all but the worker's role."""
+    return prompt.messages[-1].text if prompt else ""
 
 
 def _text(prompt: Prompt | None) -> str:

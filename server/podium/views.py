@@ -229,7 +229,7 @@ def price(card: WorkerCard) -> str:
     """What a worker's tokens cost; unknown is never free."""
     if card.price is None:
         return "price unknown"
-    if card.price.input == 0 and card.price.output == 0:
+    if card.price.is_free:
         return "free"
     return f"${card.price.input:g} in, ${card.price.output:g} out per million tokens"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from podium_workers.worker import mend
 from podium.database import connect, connect_read_only, explain, select
 from podium.errors import StoreError
+from podium_workers.worker import mend
 
 
 def test_a_new_ledger_is_for_its_owners_eyes_only(tmp_path: Path) -> None:

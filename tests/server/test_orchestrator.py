@@ -22,7 +22,7 @@ from tests.core_parts import (
     written,
 )
 
-from podium.errors import PodiumError, PoolError, QuestionError, RunError
+from podium.errors import PodiumError, PoolError, QuestionError
 from podium.plan import CALLER, PODIUM
 from podium.trace import Run, RunRequest
 from podium_workers.scripted import Line
@@ -186,7 +186,8 @@ async def test_t09_a_time_limit_ends_a_run_with_the_best_answer_so_far(tmp_path:
         run = await parts.ask(max_seconds=HANGING_S)
         assert (run.status, run.answer, run.answer_step) == ("partial", "A first answer.", 0)
         assert run.notes[0] == (
-            "The limit of 0.3 seconds struck; 2 planned steps were not done. Best answer so far."
+            "The limit of 0.3 seconds struck; 2 planned steps were not done. This is the best "
+            "answer so far."
         )
         assert (await parts.step(run, 1)).status in ("stopped", "failed")
         assert [event.kind for event in parts.events][-1] == "finished"
@@ -446,12 +447,12 @@ async def test_a_run_that_cannot_be_followed_up_is_refused(tmp_path: Path):
         )
         theirs = await parts.orchestrator.answer(theirs, parts.observe)
         assert theirs.answer
-        with pytest.raises(RunError, match="follow_up: there is no run"):
+        with pytest.raises(QuestionError, match="follow_up: There is no run"):
             await parts.create(follow_up=theirs.run_id)
         unanswered = await parts.create()
-        with pytest.raises(RunError, match="has no answer to follow up"):
+        with pytest.raises(QuestionError, match="has no answer to follow up"):
             await parts.create(follow_up=unanswered.run_id)
-        with pytest.raises(RunError):
+        with pytest.raises(QuestionError):
             await parts.create(follow_up="no-such-run")
 
 

@@ -12,13 +12,14 @@ from anthropic import transform_schema
 from pydantic import JsonValue
 from tests.plan_samples import POOL, one_step, plan_of
 
+from podium.config import Settings
 from podium.plan import Access
 from podium.plan_text import (
     parse_plan,
     plan_schema,
     render_json,
 )
-from podium_workers.weights import default_models_dir, find
+from podium_workers.weights import find
 
 
 def holds(text: str, schema: dict[str, JsonValue]) -> bool:
@@ -93,7 +94,7 @@ class Engine(Protocol):
 def engine() -> Engine:
     xllamacpp = importlib.import_module("xllamacpp")
     params = xllamacpp.CommonParams()
-    path: Path = find("smollm2", default_models_dir())
+    path: Path = find("smollm2", Settings().models_dir)
     params.model.path = str(path)
     params.n_ctx, params.n_parallel, params.verbosity = 4096, 1, -1
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1

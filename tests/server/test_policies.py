@@ -81,7 +81,7 @@ async def test_a_readable_plan_is_taken_at_the_first_try(tmp_path: Path):
         assert plan == plan_of(step("ann", "Solve it."), step("boss", "Check it.", 0))
         assert (first.proposal.source, first.proposal.refused) == ("model", ())
         assert first.proposal.raw_text.startswith('{"steps"')
-        assert first.proposal.prompt_hash == prompt_hash("conductor")
+        assert first.proposal.prompt_hash == prompt_hash("conductor", "examples")
         assert run.answer == "Reply of boss."
         (summary,) = await parts.store.summaries()
         assert (summary.plan_source, summary.fallback, summary.steps) == ("model", False, 2)
@@ -108,7 +108,7 @@ async def test_a_trained_conductor_writes_lists_without_a_schema(tmp_path: Path)
 
         plan, first = await only_plan(parts, run)
         assert [found.worker for found in plan.steps] == ["ann", "boss"]
-        assert first.proposal.prompt_hash == prompt_hash("conductor_lists")
+        assert first.proposal.prompt_hash == prompt_hash("conductor_lists", "examples")
         ((prompt, asked),) = plans_asked(boss)
         assert asked.response_schema is None
         assert "\nModel id 0\nModel id 1" in prompt
@@ -219,7 +219,10 @@ async def test_a_conductor_that_fails_is_stood_in_for_by_the_next_allowed_worker
         run = await parts.ask(strategy="conductor", exclude=("cut-off",))
         _, first = await only_plan(parts, run)
         assert first.proposal.source == "model"
-        assert first.proposal.refused == (f"boss: {NO_KEY.message}", f"ann: {REFUSED.message}")
+        assert first.proposal.refused == ()
+        assert first.proposal.failed == (f"boss: {NO_KEY.message}", f"ann: {REFUSED.message}")
+        assert first.proposal.worker == "bob"
+        assert any("The plan was written by bob" in note for note in run.notes)
         assert (len(plans_asked(bob)), cut_off.seen) == (1, [])
         assert run.answer == "Reply of bob."
 

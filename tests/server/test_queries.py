@@ -68,7 +68,7 @@ async def test_a_summary_says_who_planned_what_was_used_and_how_long_it_took(
     later = Plan(steps=(Step(worker="solver", subtask="Again."),), first=2)
     run = await stored(
         store,
-        a_run(status="running", started_at=990.0, parent_id=None),
+        a_run(status="running", worked_s=1.0, resumed_at=991.0, parent_id=None),
         WRITTEN,
         Proposal(next=later, source="caller"),
         Proposal(next=Accept(step=2), source="fixed"),
@@ -98,7 +98,7 @@ async def test_a_summary_says_who_planned_what_was_used_and_how_long_it_took(
     assert await store.summaries() == (expected,)
     clock.now = 1005.0
     assert (await store.summaries())[0].seconds == 15.0
-    await store.save_run(run.model_copy(update={"finished_at": 992.5}))
+    await store.save_run(run.model_copy(update={"worked_s": 2.5, "resumed_at": None}))
     assert (await store.summaries())[0].seconds == 2.5
 
 

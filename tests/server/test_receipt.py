@@ -6,7 +6,6 @@ import anyio
 import pytest
 from tests.core_parts import (
     NO_KEY,
-    REFUSED,
     ByDepth,
     Parts,
     by_subtask,
@@ -55,7 +54,7 @@ async def test_the_sum_over_all_calls_is_the_total_to_the_last_token(tmp_path: P
         return plans.pop(0) if conducting(prompt) else "Done."
 
     ann = worker("ann", by_subtask({"Hard.": "  "}), card=PRICED)  # empty, and paid all the same
-    bob = worker("bob", by_subtask({"End.": REFUSED}), card=PRICED)
+    bob = worker("bob", by_subtask({"End.": NO_KEY}), card=PRICED)
     async with open_parts(tmp_path, worker("boss", boss, card=PRICED), ann, bob) as parts:
         run = await parts.ask(strategy="conductor")
 
@@ -153,7 +152,7 @@ async def test_a_run_that_nobody_answered_has_a_receipt_too(tmp_path: Path):
 
 
 def test_seconds_run_from_start_to_end():
-    run = a_run(started_at=100.0, finished_at=102.5)
+    run = a_run(started_at=100.0, finished_at=109.0, worked_s=2.5)
     assert receipt(run, (), (), Usage()).seconds == 2.5
     assert receipt(a_run(), (), (), Usage()).seconds == 0.0
 

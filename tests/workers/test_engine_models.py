@@ -10,10 +10,10 @@ from tests.engine_processes import is_running
 from tests.gguf_writer import write_gguf
 
 from podium_workers.engine.child import open_child
-from podium_workers.engine.llama import LlamaServer, memory_needed
+from podium_workers.engine.llama import LlamaServer, memory_needed, open_llama
 from podium_workers.engine.models import Models
 from podium_workers.engine.state import ModelSpec
-from podium_workers.errors import ModelFileError
+from podium_workers.errors import ModelFileError, UnreachableError
 
 SERVER = (sys.executable, "-c", "import sys; sys.stdin.read()")
 
@@ -187,6 +187,21 @@ async def test_a_model_that_cannot_be_loaded_is_tried_again_next_time(servers: S
             pass
 
     assert servers.opened == ["a", "a"]
+
+
+async def test_a_process_that_cannot_be_started_fails_its_call_and_nothing_else(
+    servers: Servers, tmp_path: Path
+) -> None:
+    absent = tmp_path / "absent"
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            models = Models(tasks, open_llama, logs=absent, memory_limit=lambda: None)
+            for _ in range(2):
+                with pytest.raises(UnreachableError, match=r"a\.gguf cannot be started.*absent"):
+                    async with models.lease(servers.spec("a")):
+                        pass
+
+    assert models.statuses == ()
 
 
 async def test_a_server_that_died_is_started_again(servers: Servers) -> None:

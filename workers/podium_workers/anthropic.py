@@ -1,7 +1,6 @@
 """Workers behind Anthropic's Messages interface."""
 
-from collections.abc import Collection, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from podium_workers.errors import (
     UnsupportedParameterError,
     WorkerError,
 )
-from podium_workers.hosted import HostedWorker
+from podium_workers.hosted import HostedWorker, translated
 from podium_workers.wire import (
     ApiKey,
     Patience,
@@ -76,7 +75,7 @@ class AnthropicWorker(HostedWorker["AsyncAnthropic"]):
         await client.close()
 
     def parameters(self, settings: ModelSettings) -> dict[str, JsonValue]:
-        wanted: dict[str, JsonValue] = {"temperature": settings.temperature}
+        wanted: dict[str, JsonValue] = {"temperature": self._temperature(settings)}
         if settings.response_schema is not None and "output_config" not in self._refused:
             form = {"type": "json_schema", "schema": _closed(settings.response_schema)}
             wanted["output_config"] = {"format": form}
@@ -94,7 +93,7 @@ class AnthropicWorker(HostedWorker["AsyncAnthropic"]):
         parameters: dict[str, JsonValue],
         call: Call,
     ) -> Reply:
-        from anthropic import omit
+        from anthropic import AnthropicError, omit
 
         patience = Patience(self._limits, call.deadline)
         streamed = _Streamed(self.card)
@@ -102,7 +101,7 @@ class AnthropicWorker(HostedWorker["AsyncAnthropic"]):
         turns = [_wire_form(message) for message in messages if message.role != "system"]
         record: dict[str, JsonValue] = {"model": self.card.model, "stream": True, **parameters}
         async with call.attempt(record) as attempt:
-            with translated(self._key, sent=parameters), patience.hold():
+            with translated(AnthropicError, meaning, self._key, sent=parameters), patience.hold():
                 stream = await client.messages.create(
                     model=self.card.model,
                     messages=turns,
@@ -262,30 +261,7 @@ def _closed(schema: dict[str, JsonValue]) -> JsonValue:
         ) from error
 
 
-@contextmanager
-def translated(key: ApiKey, *, sent: Collection[str] = ()) -> Generator[None]:
-    """Turn what the library raises into this package's errors, without secrets.
-
-    Raises:
-        WorkerError: in place of any exception of the library or of its transport.
-    """
-    from anthropic import AnthropicError
-
-    from podium_workers.transport import BROKEN, meaning_of_broken
-
-    try:
-        yield
-    except AnthropicError as error:
-        meant = _meaning(error, key, sent)
-        if meant is None:
-            raise
-        # Without the original, whose text may hold the key.
-        raise meant from None
-    except BROKEN as error:
-        raise meaning_of_broken(error, key) from None
-
-
-def _meaning(error: "AnthropicError", key: ApiKey, sent: Collection[str]) -> WorkerError | None:
+def meaning(error: "AnthropicError", key: ApiKey, sent: Collection[str]) -> WorkerError | None:
     """The error of this package for one of the library; None for one that it had not before."""
     import anthropic
     from anthropic.lib.credentials import WorkloadIdentityError

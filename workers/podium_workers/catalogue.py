@@ -170,14 +170,18 @@ CATALOGUE: tuple[Weights, ...] = (
 )
 
 
+def weights_named(name: str) -> Weights | None:
+    """The catalogue's entry of that name, if there is one."""
+    return next((weights for weights in CATALOGUE if weights.name == name), None)
+
+
 def lookup(name: str) -> Weights:
     """The catalogue's entry of that name.
 
     Raises:
         ModelFileError: there is none; the text lists the names.
     """
-    for weights in CATALOGUE:
-        if weights.name == name:
-            return weights
+    if weights := weights_named(name):
+        return weights
     known = ", ".join(weights.name for weights in CATALOGUE)
     raise ModelFileError(f"There is no local model {name!r}: choose one of {known}.")

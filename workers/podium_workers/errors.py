@@ -13,15 +13,12 @@ WorkerError
 ├── MalformedReplyError        a reply that is not what the wire format promises
 ├── UnsupportedParameterError  the model does not take a setting that was sent
 ├── UnknownModelError          the endpoint has no model of that name
-├── StoppedError               Podium itself stopped the call
 └── ModelFileError             a local model's weights are missing, damaged or do not fit
 ManifestError                  a pool manifest is wrong: names file and field
 PoolSelectionError             a choice of workers that names an unknown one or leaves none
 """
 
 from typing import ClassVar, Literal
-
-from pydantic import JsonValue
 
 
 class WorkerError(Exception):
@@ -39,10 +36,6 @@ class WorkerError(Exception):
         self.message = message
         self.status = status
         self.retry_after_s = retry_after_s
-
-    def as_dict(self) -> dict[str, JsonValue]:
-        """The error as it is stored: code, message, HTTP status."""
-        return {"code": self.code, "message": self.message, "status": self.status}
 
 
 class AuthenticationError(WorkerError):
@@ -110,10 +103,6 @@ class UnsupportedParameterError(WorkerError):
 
 class UnknownModelError(WorkerError):
     code = "unknown_model"
-
-
-class StoppedError(WorkerError):
-    code = "stopped"
 
 
 class ModelFileError(WorkerError):

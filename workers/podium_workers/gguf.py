@@ -22,13 +22,8 @@ _Value = str | float | list[float]
 class GgufFacts(Frozen):
     """Facts of one model file."""
 
-    path: Path
     size: int
     """Bytes of the file."""
-    name: str
-    architecture: str
-    context_length: int
-    """Tokens that the model was trained for."""
     kv_bytes_per_token: int
     """Memory that one token of context takes."""
 
@@ -115,10 +110,6 @@ def _facts(path: Path, entries: dict[str, _Value]) -> GgufFacts:
     per_head += number("attention.value_length", head_size)
     kv_heads = number("attention.head_count_kv", heads)
     return GgufFacts(
-        path=path,
         size=path.stat().st_size,
-        name=str(entries.get("general.name", path.stem)),
-        architecture=architecture,
-        context_length=number("context_length"),
         kv_bytes_per_token=number("block_count") * kv_heads * per_head * _BYTES_PER_KV_VALUE,
     )

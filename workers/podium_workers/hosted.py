@@ -4,7 +4,8 @@ Knows no wire format: `openai` and `anthropic` each add theirs.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import contextmanager
 from typing import ClassVar, Generic, TypeVar
 
 import anyio
@@ -16,6 +17,7 @@ from podium_workers.errors import (
     UnknownModelError,
     UnreachableError,
     UnsupportedParameterError,
+    WorkerError,
 )
 from podium_workers.wire import (
     ApiKey,
@@ -33,6 +35,7 @@ CHECK_TIMEOUT_S = 5.0
 """Seconds that a health check waits for an endpoint."""
 
 ClientT = TypeVar("ClientT")
+ErrorT = TypeVar("ErrorT", bound=Exception)
 
 
 class HostedWorker(ABC, Generic[ClientT]):
@@ -46,12 +49,19 @@ class HostedWorker(ABC, Generic[ClientT]):
     """Whether the health check asks for this worker's model, so that 404 means: no such model."""
 
     def __init__(
-        self, card: WorkerCard, *, key: ApiKey, base_url: str, limits: TimeLimits | None = None
+        self,
+        card: WorkerCard,
+        *,
+        key: ApiKey,
+        base_url: str,
+        limits: TimeLimits | None = None,
+        temperature: float | None = None,
     ) -> None:
         self._card = card
         self._key = key
         self._base_url = base_url.rstrip("/")
         self._limits = limits or TimeLimits()
+        self._own_temperature = temperature
         self._refused: set[str] = set()
         self._client: ClientT | None = None
         # Held while the library is imported, so that calls at the same time make one client.
@@ -160,3 +170,37 @@ class HostedWorker(ABC, Generic[ClientT]):
         """Tokens that the reply may have: what was asked for, within what the card allows."""
         asked = settings.max_output_tokens or self._card.max_output_tokens
         return min(asked, self._card.max_output_tokens)
+
+    def _temperature(self, settings: ModelSettings) -> float | None:
+        """What was asked for, else this worker's own; None leaves it to the provider."""
+        return self._own_temperature if settings.temperature is None else settings.temperature
+
+
+@contextmanager
+def translated(
+    base: type[ErrorT],
+    meaning: Callable[[ErrorT, ApiKey, Collection[str]], WorkerError | None],
+    key: ApiKey,
+    *,
+    sent: Collection[str] = (),
+) -> Generator[None]:
+    """Turn what a provider's library raises into this package's errors, without secrets.
+
+    *base* is the library's own error, and *meaning* reads one of them; where it gives None, the
+    error stays what it is. *sent* names the parameters that were in the request.
+
+    Raises:
+        WorkerError: in place of any exception of the library or of its transport.
+    """
+    from podium_workers.transport import BROKEN, meaning_of_broken
+
+    try:
+        yield
+    except base as error:
+        meant = meaning(error, key, sent)
+        if meant is None:
+            raise
+        # Without the original, whose text may hold the key.
+        raise meant from None
+    except BROKEN as error:
+        raise meaning_of_broken(error, key) from None

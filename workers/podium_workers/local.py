@@ -15,7 +15,7 @@ import anyio
 from anyio import from_thread, to_thread
 from pydantic import JsonValue
 
-from podium_workers.catalogue import CATALOGUE, Weights
+from podium_workers.catalogue import Weights, weights_named
 from podium_workers.engine.client import Engine
 from podium_workers.engine.state import ModelSpec
 from podium_workers.errors import (
@@ -34,6 +34,7 @@ from podium_workers.wire import (
     Patience,
     Said,
     TimeLimits,
+    add_text,
     entries,
     failure,
     items,
@@ -73,6 +74,9 @@ class LocalWorker:
     engine: Engine
     models_dir: Path
     threads: int = 1
+    temperature: float = 0.0
+    """Used where a call asks for none. Greedy by default: small models lose arithmetic when they
+    sample."""
     notify: Notify = lambda text: None
     """Told, in one sentence each, what a pull of missing weights does."""
     sources: Sequence[Source] | None = None
@@ -129,14 +133,15 @@ class LocalWorker:
 
     @property
     def _weights(self) -> Weights | None:
-        return next((weights for weights in CATALOGUE if weights.name == self.gguf), None)
+        return weights_named(self.gguf)
 
     def _parameters(self, settings: ModelSettings) -> dict[str, JsonValue]:
         asked = settings.max_output_tokens or self.card.max_output_tokens
         wanted: dict[str, JsonValue] = {
             "max_tokens": min(asked, self.card.max_output_tokens),
-            # Greedy unless asked otherwise: small models lose arithmetic when they sample.
-            "temperature": 0.0 if settings.temperature is None else settings.temperature,
+            "temperature": (
+                self.temperature if settings.temperature is None else settings.temperature
+            ),
             "seed": settings.seed,
             "stream": True,
             "stream_options": {"include_usage": True},
@@ -170,7 +175,7 @@ class LocalWorker:
         finally:
             if streamed.usage.input_tokens:
                 with anyio.move_on_after(1, shield=True):
-                    await attempt.usage(self._priced(streamed.usage))
+                    await attempt.usage(self.card.priced(streamed.usage))
         return self._finished(streamed)
 
     def _finished(self, streamed: "_Streamed") -> Reply:
@@ -181,14 +186,11 @@ class LocalWorker:
             raise EmptyReplyError("The reply is empty.")
         return Reply(
             text=text,
-            usage=self._priced(streamed.usage),
+            usage=self.card.priced(streamed.usage),
             model=self.card.model,
             finish_reason="length" if streamed.finish == "length" else "stop",
             reasoning="".join(streamed.reasoning),
         )
-
-    def _priced(self, usage: Usage) -> Usage:
-        return self.card.priced(usage) if self.card.price else usage
 
     async def _file(self) -> Path:
         """The model's file; pulled first when it is one of the catalogue's and missing."""
@@ -240,6 +242,31 @@ def _check_schema(schema: Mapping[str, JsonValue]) -> None:
             f"The schema of the reply is no JSON Schema: {error.message}",
             parameter="response_schema",
         ) from error
+    _check_references(schema)
+
+
+def _check_references(schema: Mapping[str, JsonValue]) -> None:
+    """Refuse a schema that refers to what is no schema inside it; nothing is fetched."""
+    from jsonschema import Draft202012Validator, SchemaError
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012
+
+    root = DRAFT202012.create_resource(schema)
+    left = [(root, Registry().resolver_with_root(root))]
+    while left:
+        part, resolver = left.pop()
+        fields = entries(part.contents)
+        for reference in (fields[word] for word in ("$ref", "$dynamicRef") if word in fields):
+            try:
+                Draft202012Validator.check_schema(resolver.lookup(str(reference)).contents)
+            except (Unresolvable, SchemaError, ValueError, TypeError) as error:
+                # The last two for a pointer into what is neither an object nor a list.
+                raise UnsupportedParameterError(
+                    f"The schema of the reply refers to {reference!r}, which is no part of it.",
+                    parameter="response_schema",
+                ) from error
+        left += [(inner, resolver.in_subresource(inner)) for inner in part.subresources()]
 
 
 def _check_reply(text: str, schema: Mapping[str, JsonValue]) -> None:
@@ -269,14 +296,9 @@ class _Streamed:
         for choice in map(entries, items(event.get("choices"))):
             self.finish = str(choice.get("finish_reason") or self.finish)
             delta = entries(choice.get("delta"))
-            _append(self.text, delta.get("content"))
-            _append(self.reasoning, delta.get("reasoning_content"))
+            add_text(self.text, delta.get("content"))
+            add_text(self.reasoning, delta.get("reasoning_content"))
         self.usage = _usage(event) or self.usage
-
-
-def _append(parts: list[str], piece: object) -> None:
-    if isinstance(piece, str) and piece:
-        parts.append(piece)
 
 
 async def _read(

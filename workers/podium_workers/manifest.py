@@ -12,7 +12,6 @@ from pydantic import ConfigDict, Field, ValidationError, field_validator, model_
 
 from podium_workers.errors import ManifestError
 from podium_workers.explain import explain
-from podium_workers.prices import row_of
 from podium_workers.scripted import Rule
 from podium_workers.wire import ANTHROPIC_URL, OPENAI_URL, TimeLimits, is_loopback, scrub
 from podium_workers.worker import Frozen, Price, WorkerCard
@@ -64,7 +63,14 @@ class _Entry(Frozen):
         return self.max_output_tokens or min(longest, window // 2)
 
 
-class HostedEntry(_Entry):
+class _ModelEntry(_Entry):
+    """A worker that asks a model."""
+
+    temperature: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """Used where a call asks for none."""
+
+
+class HostedEntry(_ModelEntry):
     """A worker behind a provider's interface."""
 
     model: str = Field(min_length=1)
@@ -114,6 +120,8 @@ class HostedEntry(_Entry):
         return TimeLimits(first_byte_s=self.first_byte_s, idle_s=self.idle_s)
 
     def _card(self, kind: str, own_url: str) -> WorkerCard:
+        from podium_workers.prices import row_of
+
         url = self.base_url or own_url
         known = row_of(self.model, base_url=url)
         where = self.where or ("local" if is_loopback(url) else "hosted")
@@ -176,7 +184,7 @@ class AnthropicEntry(HostedEntry):
         return self._card("anthropic", ANTHROPIC_URL)
 
 
-class LocalEntry(_Entry):
+class LocalEntry(_ModelEntry):
     """A model that Podium runs itself on this machine."""
 
     kind: Literal["local"]

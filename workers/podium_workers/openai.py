@@ -1,7 +1,6 @@
 """Workers behind OpenAI's Chat Completions, at OpenAI or any address that speaks the same."""
 
-from collections.abc import Collection, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -19,13 +18,14 @@ from podium_workers.errors import (
     UnreachableError,
     WorkerError,
 )
-from podium_workers.hosted import HostedWorker
+from podium_workers.hosted import HostedWorker, translated
 from podium_workers.schemas import strict_schema
 from podium_workers.wire import (
     OPENAI_URL,
     ApiKey,
     Patience,
     Said,
+    add_text,
     entries,
     failure,
     is_loopback,
@@ -74,7 +74,7 @@ class OpenAIWorker(HostedWorker["AsyncOpenAI"]):
         wanted: dict[str, JsonValue] = {
             self._limit_name(): self._reply_limit(settings),
             "stream_options": {"include_usage": True},
-            "temperature": settings.temperature,
+            "temperature": self._temperature(settings),
             "seed": settings.seed,
         }
         if settings.response_schema is not None:
@@ -107,11 +107,13 @@ class OpenAIWorker(HostedWorker["AsyncOpenAI"]):
         parameters: dict[str, JsonValue],
         call: Call,
     ) -> Reply:
+        from openai import OpenAIError
+
         patience = Patience(self._limits, call.deadline)
         streamed = _Streamed()
         record: dict[str, JsonValue] = {"model": self.card.model, "stream": True, **parameters}
         async with call.attempt(record) as attempt:
-            with translated(self._key, sent=parameters), patience.hold():
+            with translated(OpenAIError, meaning, self._key, sent=parameters), patience.hold():
                 stream = await client.chat.completions.create(
                     model=self.card.model,
                     messages=[_wire_form(message) for message in messages],
@@ -246,14 +248,9 @@ class _Streamed:
             delta = choice.delta
             self.calls_tool = self.calls_tool or bool(delta.tool_calls)
             extra = delta.model_extra or {}
-            _append(self.text, delta.content)
-            _append(self.refusal, delta.refusal)
-            _append(self.reasoning, extra.get("reasoning_content") or extra.get("reasoning"))
-
-
-def _append(parts: list[str], piece: object) -> None:
-    if isinstance(piece, str) and piece:
-        parts.append(piece)
+            add_text(self.text, delta.content)
+            add_text(self.refusal, delta.refusal)
+            add_text(self.reasoning, extra.get("reasoning_content") or extra.get("reasoning"))
 
 
 def _why_empty(streamed: _Streamed, finish: str) -> str:
@@ -301,30 +298,7 @@ async def _unstreamed(stream: "AsyncStream[ChatCompletionChunk]", key: ApiKey) -
     return failure(Said(words_in(error, "no words"), code=str(code)), key)
 
 
-@contextmanager
-def translated(key: ApiKey, *, sent: Collection[str] = ()) -> Generator[None]:
-    """Turn what the library raises into this package's errors, without secrets.
-
-    Raises:
-        WorkerError: in place of any exception of the library or of its transport.
-    """
-    from openai import OpenAIError
-
-    from podium_workers.transport import BROKEN, meaning_of_broken
-
-    try:
-        yield
-    except OpenAIError as error:
-        meant = _meaning(error, key, sent)
-        if meant is None:
-            raise
-        # Without the original, whose text may hold the key.
-        raise meant from None
-    except BROKEN as error:
-        raise meaning_of_broken(error, key) from None
-
-
-def _meaning(error: "OpenAIError", key: ApiKey, sent: Collection[str]) -> WorkerError | None:
+def meaning(error: "OpenAIError", key: ApiKey, sent: Collection[str]) -> WorkerError | None:
     """The error of this package for one of the library; None for one that it had not before."""
     import openai
 

@@ -74,7 +74,13 @@ def _options(pip: Sequence[str]) -> list[str]:
 @cache
 def _version(pip: tuple[str, ...]) -> tuple[int, int]:
     try:
-        answer = subprocess.run([*pip, "--version"], capture_output=True, text=True, check=True)
+        answer = subprocess.run(
+            [*pip, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
     except (OSError, subprocess.CalledProcessError) as error:
         raise ModelFileError(f"pip cannot be run as {' '.join(pip)!r}: {error}.") from error
     found = _VERSION.match(answer.stdout)

@@ -5,27 +5,20 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import anyio
 from pydantic import SecretStr
 
-from podium_workers.anthropic import AnthropicWorker
-from podium_workers.engine.client import Engine, EngineSettings, open_engine
 from podium_workers.errors import PoolSelectionError, WorkerError
-from podium_workers.local import LocalWorker
-from podium_workers.manifest import (
-    AnthropicEntry,
-    Entry,
-    LocalEntry,
-    OpenAIEntry,
-    PoolManifest,
-    ScriptedEntry,
-)
-from podium_workers.openai import OpenAIWorker
+from podium_workers.manifest import AnthropicEntry, Entry, LocalEntry, OpenAIEntry, ScriptedEntry
 from podium_workers.scripted import ScriptedWorker, by_rules
 from podium_workers.wire import ApiKey
 from podium_workers.worker import Frozen, Worker, WorkerCard
+
+if TYPE_CHECKING:
+    from podium_workers.engine.client import Engine
+    from podium_workers.manifest import PoolManifest
 
 _CLOSING_S = 2.0
 
@@ -104,7 +97,7 @@ class Pool:
 
 @asynccontextmanager
 async def open_pool(
-    manifest: PoolManifest,
+    manifest: "PoolManifest",
     *,
     env: Mapping[str, str],
     models_dir: Path,
@@ -119,10 +112,12 @@ async def open_pool(
     first asked. A worker whose key is not in *env* is listed, and says so when it is asked. Local
     models share one engine, and take *threads* threads each unless the manifest says otherwise.
     """
+    from podium_workers.engine.client import EngineSettings, open_engine
+
     async with AsyncExitStack() as stack:
         engine = EngineSettings(state_dir=state_dir, memory_limit_bytes=memory_limit_bytes)
         local = _Local(
-            await stack.enter_async_context(open_engine(engine)), models_dir, threads, notify
+            await stack.enter_async_context(open_engine(engine, env)), models_dir, threads, notify
         )
         workers: list[Worker] = []
         for entry in manifest.workers:
@@ -141,7 +136,7 @@ async def open_pool(
 class _Local:
     """What all local workers share."""
 
-    engine: Engine
+    engine: "Engine"
     models_dir: Path
     threads: int
     notify: Callable[[str], None]
@@ -150,20 +145,37 @@ class _Local:
 def _open(entry: Entry, env: Mapping[str, str], local: _Local) -> Worker:
     match entry:
         case OpenAIEntry():
-            key = _key(entry.key_variable, env)
-            return OpenAIWorker(entry.card, key=key, base_url=entry.url, limits=entry.limits)
+            from podium_workers.openai import OpenAIWorker
+
+            return OpenAIWorker(
+                entry.card,
+                key=_key(entry.key_variable, env),
+                base_url=entry.url,
+                limits=entry.limits,
+                temperature=entry.temperature,
+            )
         case AnthropicEntry():
-            key = _key(entry.key_variable, env)
-            return AnthropicWorker(entry.card, key=key, base_url=entry.url, limits=entry.limits)
+            from podium_workers.anthropic import AnthropicWorker
+
+            return AnthropicWorker(
+                entry.card,
+                key=_key(entry.key_variable, env),
+                base_url=entry.url,
+                limits=entry.limits,
+                temperature=entry.temperature,
+            )
         case ScriptedEntry():
             return ScriptedWorker(entry.card, by_rules(entry.rules, entry.replies))
         case LocalEntry():
+            from podium_workers.local import LocalWorker
+
             return LocalWorker(
                 card=entry.card,
                 gguf=entry.gguf,
                 engine=local.engine,
                 models_dir=local.models_dir,
                 threads=entry.threads or local.threads,
+                temperature=entry.temperature or 0.0,
                 notify=local.notify,
             )
 

@@ -89,20 +89,10 @@ def row_of(
     return price_table().find(model, base_url, on or date.today())
 
 
-def price_of(model: str) -> Price | None:
-    """Today's price of *model* at its provider; None when it is not known."""
+def source_of(price: Price | None, model: str) -> str | None:
+    """Where that price of *model* can be read, and when it was; None when it is not the table's."""
     row = row_of(model)
-    return row.price if row else None
-
-
-def window_of(model: str) -> int | None:
-    """Tokens up to which today's price of *model* holds; None when it is not known."""
-    row = row_of(model)
-    return row.window if row else None
-
-
-def source_of(model: str) -> str | None:
-    """Where the price of *model* can be read, and when it was; None when it is not known."""
-    row = row_of(model)
+    if row is None or row.price != price:
+        return None
     table = price_table()
-    return f"{table.providers[row.provider].source}, read {table.read}" if row else None
+    return f"{table.providers[row.provider].source}, read {table.read}"

@@ -14,13 +14,17 @@ LONGEST_WAIT_S = 60.0
 _JITTER = Random()
 
 
+ATTEMPTS = 3
+"""Tries of one call at most."""
+
+
 async def reply_with_retry(
     worker: Worker,
     prompt: Prompt,
     settings: ModelSettings,
     call: Call,
     *,
-    attempts: int = 3,
+    attempts: int = ATTEMPTS,
     jitter: Random = _JITTER,
     first_wait_s: float = FIRST_WAIT_S,
 ) -> Reply:

@@ -9,9 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import platformdirs
-
-from podium_workers.catalogue import CATALOGUE, Weights
+from podium_workers.catalogue import CATALOGUE, Weights, weights_named
 from podium_workers.errors import ModelFileError
 from podium_workers.gguf import is_gguf
 from podium_workers.lockfile import LockFile
@@ -30,11 +28,6 @@ Notify = Callable[[str], None]
 
 _TRIES = 2
 _LOCK_POLL_S = 0.2
-
-
-def default_models_dir() -> Path:
-    """The user's own folder for weights."""
-    return Path(platformdirs.user_cache_dir("podium", appauthor=False)) / "models"
 
 
 def default_sources() -> tuple[Source, ...]:
@@ -59,9 +52,8 @@ def find(name_or_path: str, models_dir: Path) -> Path:
     Raises:
         ModelFileError: no such name or file, or the file is damaged or in another form.
     """
-    for weights in CATALOGUE:
-        if weights.name == name_or_path:
-            return _find_pulled(weights, models_dir)
+    if weights := weights_named(name_or_path):
+        return _find_pulled(weights, models_dir)
     path = Path(name_or_path).expanduser()
     if not path.is_file():
         known = ", ".join(weights.name for weights in CATALOGUE)

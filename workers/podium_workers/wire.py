@@ -184,6 +184,12 @@ def items(value: object) -> Sequence[object]:
     return cast("Sequence[object]", value) if isinstance(value, list) else ()
 
 
+def add_text(parts: list[str], piece: object) -> None:
+    """Add *piece* to *parts* if it is text and not empty."""
+    if isinstance(piece, str) and piece:
+        parts.append(piece)
+
+
 def words_in(body: object, otherwise: str) -> str:
     """The endpoint's own words, wherever an error body keeps them."""
     for item in items(body):

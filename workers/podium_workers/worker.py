@@ -25,7 +25,9 @@ def mend(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-Text = Annotated[str, BeforeValidator(lambda value: mend(value) if isinstance(value, str) else value)]
+Text = Annotated[
+    str, BeforeValidator(lambda value: mend(value) if isinstance(value, str) else value)
+]
 """Text from outside: half an emoji (a lone surrogate) would break storage and protocol."""
 
 
@@ -70,6 +72,10 @@ class Price(Frozen):
     cache_write: float | None = Field(default=None, ge=0)
     """Price of input that the provider writes to its cache; the input price when not given."""
 
+    @property
+    def is_free(self) -> bool:
+        return not (self.input or self.output or self.cached_input or self.cache_write)
+
     def cost(self, usage: Usage, *, written_tokens: int = 0) -> float:
         """The price of *usage* in US dollars; each token is priced once.
 
@@ -97,10 +103,6 @@ class Prompt(Frozen):
         """One user message, behind an optional system message."""
         head = (Message(role="system", text=system),) if system else ()
         return cls(messages=(*head, Message(role="user", text=text)))
-
-    @property
-    def characters(self) -> int:
-        return sum(len(message.text) for message in self.messages)
 
 
 class ModelSettings(Frozen):

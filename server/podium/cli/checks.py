@@ -24,7 +24,7 @@ from podium.config import Settings, load_settings
 from podium.database import OLDEST_SQLITE, connect_read_only, explain
 from podium.errors import SettingsError, StoreError
 from podium.migrations import APPLICATION_ID, MIGRATIONS, check_shape
-from podium_workers.catalogue import CATALOGUE, Weights
+from podium_workers.catalogue import CATALOGUE, Weights, weights_named
 from podium_workers.engine.client import EngineSettings, open_engine
 from podium_workers.engine.state import EngineStatus
 from podium_workers.errors import ManifestError
@@ -232,7 +232,7 @@ def _lacks_locally(entry: LocalEntry, settings: Settings) -> tuple[str, str] | N
     fault = _fault_of_engine()
     if fault:
         return fault
-    known = next((weights for weights in CATALOGUE if weights.name == entry.gguf), None)
+    known = weights_named(entry.gguf)
     if known is None:
         path = Path(entry.gguf).expanduser()
         return None if path.is_file() else (f"{path} does not exist", "mend `gguf` in the manifest")
@@ -293,7 +293,9 @@ def _fault_of_engine() -> tuple[str, str] | None:
         return f"this processor lacks {', '.join(missing)}", "use hosted models: set a key"
     # In a process of its own, since a library that does not fit may end its process.
     command = [sys.executable, "-P", "-c", f"import {ENGINE}"]
-    tried = subprocess.run(command, capture_output=True, text=True, check=False)
+    tried = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
     if tried.returncode == 0:
         return None
     why = (tried.stderr.strip().splitlines() or [f"exit code {tried.returncode}"])[-1]

@@ -8,6 +8,7 @@ from podium.cli.invocation import Invocation, pass_invocation
 from podium.cli.wording import as_json, put, put_json, table
 from podium.views import price
 from podium_workers.pool import Health, health
+from podium_workers.prices import source_of
 from podium_workers.worker import Frozen, Worker, WorkerCard
 
 
@@ -76,6 +77,8 @@ def _text(seen: Seen) -> str:
 
 def _below(card: WorkerCard, checked: Health | None) -> list[str]:
     told = [f"good at: {card.good_at}"] if card.good_at else []
+    if source := source_of(card.price, card.model):
+        told.append(f"price: {source}")
     if checked:
         told.append(("ok: " if checked.ok else "not usable: ") + checked.detail)
     return told

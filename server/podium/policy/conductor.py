@@ -44,16 +44,19 @@ class Conductor:
         if state.rounds and state.rounds_left <= 0:
             return Proposal(next=accept_last(state), source="fixed")
         refused: list[str] = []
-        failed: WorkerError | None = None
+        failed: dict[str, WorkerError] = {}
         for card in self._candidates(state):
             try:
                 proposal = await self._written_by(card, state, ask, refused)
             except WorkerError as error:
-                refused.append(f"{card.name}: {error.message}")
-                failed = error
+                failed[card.name] = error
                 continue
-            return proposal or self._fallback(state, refused)
-        raise failed or PoolError("The pool has no worker that could write a plan.")
+            proposal = proposal or self._fallback(state, refused)
+            why = tuple(f"{name}: {error.message}" for name, error in failed.items())
+            return proposal.model_copy(update={"failed": why})
+        if failed:
+            raise list(failed.values())[-1]
+        raise PoolError("The pool has no worker that could write a plan.")
 
     def _candidates(self, state: State) -> tuple[WorkerCard, ...]:
         first = state.request.conductor or state.pool.conductor
@@ -69,7 +72,8 @@ class Conductor:
         advice = ""
         for trial in range(self.tries):
             settings = self._settings(state, card, names, trial)
-            reply = await ask(card.name, Prompt.of(text + advice), settings)
+            prompt = Prompt.of(text + advice, system=card.role)
+            reply = await ask(card.name, prompt, settings)
             try:
                 plan = parse_plan(
                     reply.text,
@@ -86,7 +90,8 @@ class Conductor:
                 next=plan or accept_last(state),
                 source="model",
                 raw_text=reply.text,
-                prompt_hash=prompt_hash(_template(state)),
+                prompt_hash=_hash(state),
+                worker=card.name,
                 cuts=cuts,
                 refused=tuple(refused),
             )
@@ -117,7 +122,9 @@ class Conductor:
         else:
             step = Step(worker=state.pool.names[0], subtask=fill("single"))
             following = Plan(steps=(step,), first=state.next_step)
-        return Proposal(next=following, source="fallback", refused=tuple(refused))
+        return Proposal(
+            next=following, source="fallback", prompt_hash=_hash(state), refused=tuple(refused)
+        )
 
 
 def team(state: State) -> tuple[str, ...]:
@@ -146,6 +153,12 @@ def conductor_prompt(
 def _plan_limit(card: WorkerCard) -> int:
     limit = reply_limit(card)
     return min(PLAN_TOKENS, limit) if card.where == "local" else limit
+
+
+def _hash(state: State) -> str:
+    """Identity of all texts that shape a plan of this round."""
+    again = ("conductor_round",) if state.rounds else ()
+    return prompt_hash(_template(state), "examples", *again)
 
 
 def _template(state: State) -> str:

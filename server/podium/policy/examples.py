@@ -5,12 +5,12 @@ team at hand.
 """
 
 from collections.abc import Sequence
-from importlib.resources import files
 
 from pydantic import TypeAdapter
 
 from podium.plan import Plan, Step
 from podium.plan_text import render_json, render_lists
+from podium.prompting import PROMPTS
 from podium_workers.worker import Frozen
 
 
@@ -26,10 +26,7 @@ class _Example(Frozen):
 
 
 _ADAPTER = TypeAdapter(_Example)
-_EXAMPLES = tuple(
-    _ADAPTER.validate_json(line)
-    for line in (files("podium") / "prompts" / "examples.jsonl").read_text("utf-8").splitlines()
-)
+_EXAMPLES = tuple(_ADAPTER.validate_json(line) for line in PROMPTS["examples"].splitlines())
 
 
 def examples(workers: Sequence[str], *, lists: bool, max_steps: int) -> str:

@@ -10,7 +10,6 @@ import json
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from importlib.metadata import version
 
 import anyio
 import httpx2
@@ -24,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from podium_workers.engine.llama import LlamaServer
 from podium_workers.engine.models import Models
 from podium_workers.engine.presence import Presence
-from podium_workers.engine.state import PROTOCOL, EngineStatus, ModelSpec
+from podium_workers.engine.state import EngineStatus, ModelSpec
 from podium_workers.errors import (
     ModelFileError,
     OverloadedError,
@@ -45,20 +44,11 @@ _STATUS_OF: dict[type[WorkerError], int] = {
 def build_app(key: str, presence: Presence, models: Models, http: httpx2.AsyncClient) -> ASGIApp:
     """The application; *http* reaches the model servers."""
 
-    async def health(request: Request) -> JSONResponse:
-        return JSONResponse({"protocol": PROTOCOL, "pid": os.getpid()})
-
     async def status(request: Request) -> JSONResponse:
         return JSONResponse(_status(presence, models).model_dump(mode="json"))
 
-    async def served(request: Request) -> JSONResponse:
-        found = [{"id": str(model.spec.path), "object": "model"} for model in models.statuses]
-        return JSONResponse({"object": "list", "data": found})
-
     routes = [
-        Route("/health", health),
         Route("/status", status),
-        Route("/v1/models", served),
         Route("/hold", Hold(presence)),
         Route("/v1/chat/completions", Chat(presence, models, http), methods=["POST"]),
     ]
@@ -66,16 +56,12 @@ def build_app(key: str, presence: Presence, models: Models, http: httpx2.AsyncCl
 
 
 def _status(presence: Presence, models: Models) -> EngineStatus:
-    limit, used = presence.memory_limit, models.used_bytes
-    over = limit is not None and used > limit
+    limit = presence.memory_limit
+    over = limit is not None and models.used_bytes > limit
     return EngineStatus(
-        protocol=PROTOCOL,
-        version=version("podium"),
         pid=os.getpid(),
         clients=presence.clients,
-        calls=presence.calls,
         memory_limit_bytes=limit,
-        resident_bytes=used,
         warning="The loaded models take more memory than local_memory_gb allows." if over else "",
         models=models.statuses,
     )

@@ -64,7 +64,11 @@ class Child:
 async def open_child(
     command: Sequence[str], *, log: Path, first_line: bytes
 ) -> AsyncGenerator[Child]:
-    """A process that reads *first_line*, complains into *log*, and ends with the block."""
+    """A process that reads *first_line*, complains into *log*, and ends with the block.
+
+    Raises:
+        OSError: it cannot be started.
+    """
     with log.open("ab") as complaints:
         process = await anyio.open_process(command, stderr=complaints, cwd=log.parent)
     async with process:

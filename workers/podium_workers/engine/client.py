@@ -1,11 +1,13 @@
 """A Podium process's side of the engine: finds it, starts it, holds it, asks it."""
 
+import re
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import anyio
@@ -32,6 +34,12 @@ _START_AGAIN_S = 15.0
 """When an engine that was started has still not answered, it may have died: start another one."""
 _STALE = frozenset({401, 503})
 """What an engine answers that is ending, or that is not the one whose address was published."""
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+_PASSED_ON = re.compile(
+    r"PATH|HOME|LANG|LC_\w+|TMPDIR|TEMP|TMP|SYSTEMROOT|(LD|DYLD)_LIBRARY_PATH|PYTHON(PATH|HOME)"
+    r"|VIRTUAL_ENV|CUDA_VISIBLE_DEVICES|(OMP|GGML|LLAMA)_\w+"
+)
+_SECRET = re.compile("KEY|TOKEN|SECRET|PASSWORD")
 
 
 class EngineSettings(Frozen):
@@ -60,8 +68,9 @@ class _Hold:
 class Engine:
     """The engine of this machine; nothing is started before something is asked."""
 
-    def __init__(self, settings: EngineSettings) -> None:
+    def __init__(self, settings: EngineSettings, environment: Mapping[str, str] = _NOTHING) -> None:
         self.settings = settings
+        self._environment = passed_on(environment)
         self._client: AsyncClient | None = None
         self._hold: _Hold | None = None
         # Protects `_hold` while the engine is looked for or started, so that it is done once.
@@ -184,7 +193,7 @@ class Engine:
                     if mine:
                         continue  # it may have been started since that look
                 elif anyio.current_time() >= next_start:
-                    await _start(self.settings)
+                    await _start(self.settings, self._environment)
                     next_start = anyio.current_time() + _START_AGAIN_S
                 await anyio.sleep(_POLL_S)
 
@@ -209,9 +218,14 @@ class Engine:
 
 
 @asynccontextmanager
-async def open_engine(settings: EngineSettings) -> AsyncGenerator[Engine]:
-    """The engine, to be shared by all local workers of this process; let go of at the end."""
-    engine = Engine(settings)
+async def open_engine(
+    settings: EngineSettings, environment: Mapping[str, str] = _NOTHING
+) -> AsyncGenerator[Engine]:
+    """The engine, to be shared by all local workers of this process; let go of at the end.
+
+    If it has to be started, it gets what `passed_on` leaves of *environment*.
+    """
+    engine = Engine(settings, environment)
     try:
         yield engine
     finally:
@@ -219,7 +233,16 @@ async def open_engine(settings: EngineSettings) -> AsyncGenerator[Engine]:
             await engine.aclose()
 
 
-async def _start(settings: EngineSettings) -> None:
+def passed_on(environment: Mapping[str, str]) -> dict[str, str]:
+    """What the engine and its model processes may see of *environment*: nobody's keys."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if _PASSED_ON.fullmatch(name) and not _SECRET.search(name)
+    }
+
+
+async def _start(settings: EngineSettings, environment: Mapping[str, str]) -> None:
     """Start an engine that outlives this process, without waiting until it serves."""
     # -P: nothing in the working folder may stand in for a module.
     command = [sys.executable, "-P", "-m", "podium_workers.engine"]
@@ -229,7 +252,12 @@ async def _start(settings: EngineSettings) -> None:
         if sys.platform == "win32":
             flags = subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP
             await anyio.open_process(
-                command, stdin=None, stdout=None, stderr=log, creationflags=flags
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                env=environment,
+                creationflags=flags,
             )
         else:
             # It leaves a copy of itself behind and ends, so there is nothing to clean up later.
@@ -238,6 +266,7 @@ async def _start(settings: EngineSettings) -> None:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
+                env=environment,
                 start_new_session=True,
             )
 

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from os import getpid
 from pathlib import Path
@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 
 from podium_workers.engine.child import Child, open_child
 from podium_workers.engine.state import ModelSpec
-from podium_workers.errors import ModelFileError
+from podium_workers.errors import ModelFileError, UnreachableError
 from podium_workers.gguf import read_gguf
 from podium_workers.worker import Frozen
 
@@ -66,14 +66,22 @@ async def open_llama(spec: ModelSpec, logs: Path) -> AsyncGenerator[LlamaServer]
 
     Raises:
         ModelFileError: the model cannot be loaded.
+        UnreachableError: its process cannot be started.
     """
     log = logs / f"{spec.path.stem}.log"
-    log.unlink(missing_ok=True)
     order = LlamaOrder(spec=spec, key=token_hex(16), parent=getpid())
     # -P: nothing in the working folder may stand in for a module.
     command = [sys.executable, "-P", "-m", "podium_workers.engine.llama_server"]
     line = order.model_dump_json().encode()
-    async with open_child(command, log=log, first_line=line) as child:
+    async with AsyncExitStack() as stack:
+        try:
+            log.unlink(missing_ok=True)
+            opened = open_child(command, log=log, first_line=line)
+            child = await stack.enter_async_context(opened)
+        except OSError as error:
+            raise UnreachableError(
+                f"The process for {spec.path.name} cannot be started: {error}."
+            ) from error
         ready = _parse(await child.read_line())
         if not ready.url:
             reason = _reason(log) or ready.error or await _end_of(child)

@@ -26,10 +26,6 @@ class Presence:
         return len(self._limits)
 
     @property
-    def calls(self) -> int:
-        return self._calls
-
-    @property
     def memory_limit(self) -> int | None:
         """The smallest limit, in bytes, among those of the clients; the last one without any."""
         return min(self._limits.values(), default=self._last_limit)

@@ -57,15 +57,11 @@ class ModelStatus(Frozen):
 class EngineStatus(Frozen):
     """How the engine is."""
 
-    protocol: int
-    version: str
     pid: int
     clients: int
     """Processes that hold the engine."""
-    calls: int
     memory_limit_bytes: int | None
     """The smallest limit among the clients' ones."""
-    resident_bytes: int
     warning: str
     """Empty, or what the user should know."""
     models: tuple[ModelStatus, ...]
