@@ -25,12 +25,14 @@ from podium.verify import verify
 from podium_workers.errors import AuthenticationError, RefusedError
 from podium_workers.pool import Pool
 from podium_workers.scripted import Line, Script, ScriptedWorker
-from podium_workers.worker import Prompt
+from podium_workers.worker import ModelSettings, Prompt
 
 REFUSED = RefusedError("It will not answer this.")
 """A failure of one call; it is not tried again with the same worker."""
 NO_KEY = AuthenticationError("The key is wrong.", status=401)
 """A failure that lasts."""
+HANGING_S = 0.8
+"""A time limit that a worker which never replies meets, and quick ones do not."""
 BOUND_S = 20
 """What no test of the core may take, so that a deadlock is a failure."""
 
@@ -38,6 +40,12 @@ BOUND_S = 20
 def text_of(prompt: Prompt) -> str:
     """What the user message of a prompt says."""
     return prompt.messages[-1].text
+
+
+def conducting(prompt: Prompt) -> bool:
+    """Whether a prompt asks for a plan."""
+    start = text_of(prompt)[:100]
+    return start.startswith("You lead a team") or "by leading a team" in start
 
 
 def asks_for(subtask: str) -> Callable[[Prompt], bool]:
@@ -70,6 +78,18 @@ def by_subtask(
 def subtasks_of(worker: ScriptedWorker) -> list[str]:
     """What a worker was asked to do, in order."""
     return [text_of(prompt).rsplit("Your subtask: ", 1)[1] for prompt in worker.seen]
+
+
+def hanging(began: anyio.Event | None = None) -> Callable[[], Awaitable[Line]]:
+    """A reply that never comes."""
+
+    async def hang() -> Line:
+        if began:
+            began.set()
+        await anyio.sleep_forever()
+        return ""
+
+    return hang
 
 
 def step(worker: str, subtask: str, *reads: int) -> Step:
@@ -115,6 +135,29 @@ class ByDepth:
         if state.rounds:
             return Proposal(next=accept_last(state), source="fixed")
         return Proposal(next=self.plans[state.request.depth], source="fixed")
+
+
+def nesting(*plans: Plan) -> dict[str, Policy]:
+    """The strategy `given` with a plan for each depth, from 0 up."""
+    return {"given": ByDepth(dict(enumerate(plans)))}
+
+
+def conductor(*plans: Line, name: str = "boss", **card: object) -> ScriptedWorker:
+    """A worker that writes these plans in turn, the last one for ever, and else just replies."""
+    left = list(plans)
+
+    def script(prompt: Prompt) -> Line:
+        if not conducting(prompt):
+            return f"Reply of {name}."
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    return worker(name, script, card=card)
+
+
+def plans_asked(worker: ScriptedWorker) -> list[tuple[str, ModelSettings]]:
+    """The prompts for plans that a worker was given, and the settings that came with them."""
+    pairs = zip(worker.seen, worker.asked, strict=True)
+    return [(text_of(prompt), settings) for prompt, settings in pairs if conducting(prompt)]
 
 
 @dataclass

@@ -4,6 +4,8 @@ A tool call is a view of a run: it waits a while, tells of progress, and hands b
 when the run needs longer. Expected failures become `ToolError`s that say what to do.
 """
 
+import difflib
+import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +15,18 @@ from typing import Annotated, ParamSpec, TypeVar
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
-from mcp.server import MCPServer
+from mcp.server import MCPServer, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
-from mcp.types import CallToolResult, ContentBlock, ResourceLink, TextContent, ToolAnnotations
+from mcp.types import (
+    CallToolRequestParams,
+    CallToolResult,
+    ContentBlock,
+    ResourceLink,
+    TextContent,
+    ToolAnnotations,
+)
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from podium import __version__
@@ -31,7 +41,6 @@ from podium.arguments import (
     MaxSeconds,
     MaxWait,
     PlanArgument,
-    PlanStep,
     Question,
     Rounds,
     RunId,
@@ -46,7 +55,7 @@ from podium.estimate import Estimate, estimate
 from podium.inputs import from_text, read_file, read_moment
 from podium.plan import Step
 from podium.receipt import Receipt
-from podium.revision import edit_step, replace_plan, run_step
+from podium.revision import check_own_plan, edit_step, replace_plan, run_step
 from podium.runs import Runs, Work
 from podium.trace import Event, Observer, Run, RunRequest, RunSummary, TextFile
 from podium.views import RunView, full_receipt, prompt_text, told, told_steps, told_worker, view
@@ -199,17 +208,26 @@ class Tools:
             local_only=local_only or None, follow_up=follow_up or None,
             max_seconds=max_seconds or None, depth=None if depth < 0 else depth,
         )  # fmt: skip
+        steps = [
+            Step(worker=step.worker, subtask=step.subtask, access=tuple(step.access))
+            for step in plan
+        ]
         if run_id:
             given = [*options, *(["question"] if question else []), *(["files"] if files else [])]
             if given:
                 raise QuestionError(given[0], "cannot be given with run_id; it is the run's own.")
             run = await self.runs.of(run_id, self.settings.principal)
         else:
-            run = await self._create(question, files, options)
-        if plan:
-            await self.runs.launch(run, self._new_plan(plan))
+            run = await self._create(question, files, options, steps)
+        if steps:
+            await self.runs.launch(run, self._new_plan(steps))
         await self.runs.start(run)
-        return await self._told(await self._wait(run, ctx, max_wait_s))
+        run = await self._wait(run, ctx, max_wait_s)
+        if run.status == "running" and not await self.runs.at_work(run.run_id):
+            # Its process died, and its lease has ended while we waited.
+            await self.runs.start(run)
+            run = await self._wait(run, ctx, max_wait_s)
+        return await self._told(run)
 
     @answers_errors
     async def plan_only(
@@ -389,9 +407,13 @@ class Tools:
     # Behind the tools.
 
     async def _create(
-        self, question: str, files: Sequence[FileArgument], options: Mapping[str, object]
+        self,
+        question: str,
+        files: Sequence[FileArgument],
+        options: Mapping[str, object],
+        steps: Sequence[Step] = (),
     ) -> Run:
-        """A new run; what *options* leave out is as the settings have it."""
+        """A new run, if *steps* may be its plan; what *options* lack is as the settings have it."""
         if not question.strip():
             raise QuestionError("question", "is empty; write what you want to know.")
         settings = self.settings
@@ -404,6 +426,8 @@ class Tools:
         request = RunRequest.model_validate(
             {**defaults, **options, "question": question, "files": texts}
         )
+        if steps:
+            check_own_plan(self.runs.orchestrator, request, steps)
         return await self.runs.orchestrator.create(request, principal=settings.principal)
 
     async def _file(self, file: FileArgument) -> TextFile:
@@ -414,12 +438,7 @@ class Tools:
         roots = self.settings.file_roots or (Path.cwd(),)
         return await anyio.to_thread.run_sync(read_file, Path(file.path), roots)
 
-    def _new_plan(self, plan: Sequence[PlanStep]) -> Work:
-        steps = [
-            Step(worker=step.worker, subtask=mend(step.subtask), access=tuple(step.access))
-            for step in plan
-        ]
-
+    def _new_plan(self, steps: Sequence[Step]) -> Work:
         async def work(run: Run, observer: Observer) -> None:
             await replace_plan(self.runs.orchestrator, run, steps)
 
@@ -474,12 +493,42 @@ class Tools:
         return CallToolResult(content=content, structured_content=data)
 
 
+async def refuse_unknown_arguments(
+    ctx: ServerRequestContext[object, object], call_next: CallNext
+) -> HandlerResult:
+    """A misspelled limit must not be ignored: the SDK drops arguments that no tool has."""
+    if ctx.method == "tools/call" and isinstance(ctx.params, Mapping):
+        called = CallToolRequestParams.model_validate(ctx.params)
+        if problem := _unknown_argument(called.name, called.arguments or {}):
+            return CallToolResult(content=[TextContent(type="text", text=problem)], is_error=True)
+    return await call_next(ctx)
+
+
+def _unknown_argument(tool: str, arguments: Mapping[str, object]) -> str:
+    known = sorted(PARAMETERS.get(tool, arguments))
+    for name in sorted(set(arguments).difference(known)):
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}."
+        return f"{mend(name)}: {tool} has no such argument; {hint}"
+    return ""
+
+
+TOOLS = (
+    Tools.orchestrate, Tools.plan_only, Tools.run_step, Tools.get_run, Tools.cancel_run,
+    Tools.search_runs, Tools.list_workers,
+)  # fmt: skip
+PARAMETERS = {
+    tool.__name__: frozenset(inspect.signature(tool).parameters) - {"self", "ctx"} for tool in TOOLS
+}
+"""Names of the arguments of each tool."""
+
+
 def build_server(runs: Runs, settings: Settings, *, reads_paths: bool) -> MCPServer:
     """The MCP server over the runs of this process, both protocol eras, any transport."""
     tools = Tools(runs, settings, reads_paths)
     server = MCPServer(
         "podium", title="Podium", version=__version__, instructions=INSTRUCTIONS,
-        log_level="WARNING",
+        log_level="WARNING", middleware=[refuse_unknown_arguments],
     )  # fmt: skip
     works = ToolAnnotations(
         read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=True
@@ -530,6 +579,8 @@ def _given(**options: object) -> dict[str, object]:
 def _page(text: str, page: int, run: Run, step: int = -1) -> str:
     """One page of a long text, with a line that says how to get the next."""
     pages = max(1, -(-len(text) // PAGE))
+    if page >= pages:
+        raise QuestionError("page", f"there are pages 0 to {pages - 1} only.")
     shown = text[page * PAGE : (page + 1) * PAGE]
     which = "" if step < 0 else f", step={step}"
     next_page = f"get_run(run_id={run.run_id!r}{which}, page={page + 1})"

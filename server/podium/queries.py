@@ -36,9 +36,6 @@ class SearchHit(Frozen):
 class WorkerHistory(Frozen):
     """What a worker's recent finished calls were like; zeros when there are none."""
 
-    calls: int = 0
-    """How many calls the figures come from."""
-    mean_input_tokens: float = 0.0
     mean_output_tokens: float = 0.0
     output_tokens_per_s: float = 0.0
 
@@ -52,6 +49,8 @@ class Filter(Frozen):
     until: float | None = None
     """Made at this Unix time or earlier."""
     status: RunStatus | None = None
+    nested: bool | None = None
+    """Whether it is a step of another run."""
 
     def where(self) -> tuple[str, dict[str, Value]]:
         """The filter as a condition on `runs`, and the values in it."""
@@ -60,6 +59,7 @@ class Filter(Frozen):
             "since": "runs.created_at >= :since",
             "until": "runs.created_at <= :until",
             "status": "runs.status = :status",
+            "nested": "(runs.parent_id IS NOT NULL) = :nested",
         }
         values: dict[str, Value] = self.model_dump(exclude_none=True)
         return " AND ".join(tests[name] for name in values) or "TRUE", values
@@ -67,8 +67,8 @@ class Filter(Frozen):
 
 def unknown_run(run_id: str) -> RunError:
     return RunError(
-        f"There is no run {run_id!r}; type `podium runs` for the ids "
-        f"({SHORTEST_PREFIX} characters of one are enough)."
+        f"There is no run {run_id!r}; `podium runs` or search_runs lists "
+        f"the ids ({SHORTEST_PREFIX} characters of one are enough)."
     )
 
 
@@ -156,8 +156,10 @@ def _summaries(
     sql = f"SELECT {rows.SUMMARY_COLUMNS} FROM runs WHERE {where}"
     found = list(select(connection, sql, values))
     sql = (
-        f"SELECT run_id, {rows.USAGE_COLUMNS} FROM calls "
-        "WHERE run_id IN (SELECT value FROM json_each(:ids)) GROUP BY run_id"
+        "WITH RECURSIVE family (head, run_id) AS (SELECT value, value FROM json_each(:ids) UNION "
+        "SELECT head, runs.run_id FROM runs JOIN family ON runs.parent_id = family.run_id) "
+        f"SELECT head AS run_id, {rows.USAGE_COLUMNS} FROM calls JOIN family USING (run_id) "
+        "GROUP BY head"
     )
     ids = {"ids": json.dumps([row["run_id"] for row in found])}
     spent = {row["run_id"]: rows.usage(row) for row in select(connection, sql, ids)}
@@ -183,8 +185,7 @@ LINE = (
 
 def worker_history(connection: sqlite3.Connection, worker: str, model: str) -> WorkerHistory:
     sql = (
-        "SELECT count(*) AS calls, coalesce(avg(input_tokens), 0) AS mean_input_tokens, "
-        "coalesce(avg(output_tokens), 0) AS mean_output_tokens, "
+        "SELECT coalesce(avg(output_tokens), 0) AS mean_output_tokens, "
         "coalesce(sum(output_tokens) / nullif(total(seconds), 0), 0) AS output_tokens_per_s "
         "FROM (SELECT * FROM calls WHERE worker = :worker AND model = :model "
         "AND status = 'finished' ORDER BY started_at DESC LIMIT :newest)"

@@ -7,10 +7,24 @@ from podium.executor import is_done
 from podium.flow import check_plan, dependents
 from podium.orchestrator import Orchestrator, deadline_of
 from podium.plan import Accept, Plan, Proposal, Step
-from podium.trace import Observer, Round, Run, StepResult, Waiting
+from podium.trace import Observer, Round, Run, RunRequest, StepResult, Waiting
 
 PLAN_STEPS = 20
 """Steps that a plan given by a user may have."""
+
+
+def check_own_plan(
+    orchestrator: Orchestrator, request: RunRequest, steps: Sequence[Step], *, first: int = 0
+) -> Plan:
+    """The user's own steps as a plan that this request allows.
+
+    Raises:
+        PlanError: the plan is not allowed.
+    """
+    plan = Plan(steps=tuple(steps), first=first)
+    names = orchestrator.allowed(request).names
+    check_plan(plan, names, depth=request.depth, max_steps=PLAN_STEPS)
+    return plan
 
 
 async def replace_plan(orchestrator: Orchestrator, run: Run, steps: Sequence[Step]) -> Round:
@@ -26,10 +40,7 @@ async def replace_plan(orchestrator: Orchestrator, run: Run, steps: Sequence[Ste
     planned = [found for found in rounds if found.plan]
     number = planned[-1].number if planned else 0
     old = planned[-1].plan if planned else None
-    plan = Plan(steps=tuple(steps), first=old.first if old else 0)
-    check_plan(
-        plan, orchestrator.allowed(run.request).names, depth=run.request.depth, max_steps=PLAN_STEPS
-    )
+    plan = check_own_plan(orchestrator, run.request, steps, first=old.first if old else 0)
     raw_text = planned[-1].proposal.raw_text if planned else ""
     changed = _changed(old, plan, planned[-1]) if old else set(plan.numbers)
     for n in sorted(changed.intersection(plan.numbers)):
@@ -56,13 +67,7 @@ async def edit_step(
     assert plan is not None, "_round_of gives a round with a plan"
     step = Step.model_validate(plan.step(number).model_dump() | dict(changes))
     steps = tuple(step if n == number else old for n, old in plan.numbered())
-    edited = Plan(steps=steps, first=plan.first)
-    check_plan(
-        edited,
-        orchestrator.allowed(run.request).names,
-        depth=run.request.depth,
-        max_steps=PLAN_STEPS,
-    )
+    edited = check_own_plan(orchestrator, run.request, steps, first=plan.first)
     plans = [edited if other is found else other.plan for other in rounds if other.plan]
     await orchestrator.store.mark_stale(run.run_id, sorted({number} | dependents(plans, number)))
     proposal = found.proposal.model_copy(update={"next": edited, "source": "caller"})

@@ -132,6 +132,8 @@ async def test_a_step_for_the_caller_waits_for_its_result(podium: CommandLine) -
             "did you mean 'hand'",
         ),
         ("orchestrate", {"question": "x", "follow_up": "ffffffff"}, "ffffffff"),
+        ("orchestrate", {"question": "x", "local_onlyy": True}, "did you mean 'local_only'?"),
+        ("get_run", {"run_id": "ffffffff", "verbose": True}, "get_run has no such argument"),
         ("run_step", {"run_id": "ffffffff"}, "ffffffff"),
         ("search_runs", {"since": "last week"}, "since: 'last week' is not a date"),
     ],

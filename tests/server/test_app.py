@@ -162,12 +162,12 @@ async def test_paths_are_not_read_over_http(tmp_path: Path) -> None:
         assert "paths are read only on stdio" in text(refused)
 
 
-@pytest.mark.parametrize("page", [0, 7])
-async def test_a_page_past_the_end_is_empty_and_no_error(tmp_path: Path, page: int) -> None:
+async def test_a_page_past_the_end_says_which_there_are(tmp_path: Path) -> None:
     async with served(tmp_path, ["Short."]) as (client, _):
         run_id = data(await client.call_tool("orchestrate", {"question": "Q"}))["run_id"]
-        looked = await client.call_tool("get_run", {"run_id": run_id, "page": page})
-        assert not looked.is_error
+        looked = await client.call_tool("get_run", {"run_id": run_id, "page": 7})
+        assert looked.is_error
+        assert "pages 0 to 0 only" in text(looked)
 
 
 async def test_a_run_can_be_started_while_its_plan_is_still_being_written(tmp_path: Path) -> None:

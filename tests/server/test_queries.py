@@ -183,6 +183,6 @@ async def test_a_workers_history_is_that_of_its_newest_finished_calls(store: Sto
             group.start_soon(store.save_call, record)
 
     assert await store.worker_history("solver", "solver-1") == WorkerHistory(
-        calls=200, mean_input_tokens=100.0, mean_output_tokens=50.0, output_tokens_per_s=25.0
+        mean_output_tokens=50.0, output_tokens_per_s=25.0
     )
     assert await store.worker_history("nobody", "solver-1") == WorkerHistory()

@@ -9,10 +9,10 @@ from tests.core_parts import (
     ByDepth,
     Parts,
     by_subtask,
+    conducting,
     open_parts,
     plan_of,
     step,
-    text_of,
     worker,
     written,
 )
@@ -41,10 +41,6 @@ def same(one: Usage, other: Usage) -> bool:
     """Equal to the last token; money but for rounding."""
     assert one.cost_usd == pytest.approx(other.cost_usd)
     return one.model_copy(update={"cost_usd": 0}) == other.model_copy(update={"cost_usd": 0})
-
-
-def conducting(prompt: Prompt) -> bool:
-    return text_of(prompt).startswith("You lead a team")
 
 
 async def test_the_sum_over_all_calls_is_the_total_to_the_last_token(tmp_path: Path):

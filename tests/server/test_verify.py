@@ -334,8 +334,8 @@ async def test_a_call_that_was_sent_another_prompt_is_found(tmp_path: Path):
 
 async def test_a_prompt_of_an_older_template_is_told_apart_from_a_leak(tmp_path: Path):
     def age(damage: Damage) -> None:
-        sql = "UPDATE steps SET data = json_set(data, '$.template', 'old') WHERE run_id = ? AND number = 0"
-        damage.do(sql, damage.run.run_id)
+        sql = "UPDATE steps SET data = json_set(data, '$.template', 'old')"
+        damage.do(f"{sql} WHERE run_id = ? AND number = 0", damage.run.run_id)
         a_sentence(damage)
 
     (found,) = await found_after(tmp_path, age) - SENT

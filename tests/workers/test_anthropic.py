@@ -21,7 +21,7 @@ from tests.provider_simulator import (
 )
 from tests.recorded_call import RecordedCall
 
-from podium_workers.anthropic import AnthropicWorker, translated
+from podium_workers.anthropic import AnthropicWorker, meaning
 from podium_workers.errors import (
     AuthenticationError,
     ContextTooLongError,
@@ -37,6 +37,7 @@ from podium_workers.errors import (
     UnsupportedParameterError,
     WorkerError,
 )
+from podium_workers.hosted import translated
 from podium_workers.wire import ANTHROPIC_URL, ApiKey, TimeLimits
 from podium_workers.worker import (
     Message,
@@ -98,6 +99,12 @@ async def test_a_streamed_reply_comes_with_every_token_priced_once(provider: Pro
     assert (attempt.request_id, attempt.reply) == ("req_2", reply)
     assert attempt.usages[0].output_tokens == 1, "what is known at the start is recorded at once"
     assert attempt.usages[-1] == usage
+
+
+async def test_a_reply_that_repeats_the_key_is_given_without_it(provider: Provider):
+    provider.answers(anthropic_reply(f"Your key is {SECRET[:9]}", f"{SECRET[9:]}."))
+
+    assert (await ask(worker(provider))).text == "Your key is [key]."
 
 
 async def test_the_record_of_an_attempt_holds_what_was_sent_but_neither_key_nor_messages(
@@ -464,7 +471,7 @@ OUR_MISTAKES = {
 @pytest.mark.parametrize("kind", with_subclasses(anthropic.AnthropicError))
 def test_every_exception_of_the_library_is_translated(kind: type[Exception]):
     expected = kind if kind.__name__ in OUR_MISTAKES else WorkerError
-    with pytest.raises(expected), translated(KEY):
+    with pytest.raises(expected), translated(anthropic.AnthropicError, meaning, KEY):
         raise raised(kind)
 
 

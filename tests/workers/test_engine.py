@@ -13,13 +13,17 @@ from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 from pydantic import JsonValue
 from tests.engine_processes import is_running, processes_of, until
+from tests.recorded_call import RecordedCall
 
 from podium_workers.catalogue import lookup
 from podium_workers.engine.client import Engine, EngineSettings, open_engine
 from podium_workers.engine.llama import memory_needed
 from podium_workers.engine.state import EngineStatus, ModelSpec, read_address
 from podium_workers.errors import UnreachableError
+from podium_workers.manifest import parse_manifest
+from podium_workers.pool import open_pool
 from podium_workers.weights import path_of
+from podium_workers.worker import ModelSettings, Prompt
 
 pytestmark = pytest.mark.local
 
@@ -103,6 +107,10 @@ async def model_process(engine: Engine) -> int:
     return pids[0]
 
 
+def environment_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/environ").read_text().split("\0")
+
+
 async def test_looking_at_the_engine_does_not_start_it(engine: Engine) -> None:
     assert await engine.status() is None
 
@@ -152,7 +160,7 @@ async def test_the_engine_stays_while_it_is_held_and_answers(
     assert (second.pid, second.clients) == (first.pid, 1)
     assert second.memory_limit_bytes == ENOUGH
     assert [model.spec for model in second.models] == [spec]
-    assert second.resident_bytes > 100_000_000
+    assert second.models[0].resident_bytes > 100_000_000
 
 
 async def test_nobody_gets_in_without_the_key(engine: Engine, spec: ModelSpec) -> None:
@@ -160,14 +168,36 @@ async def test_nobody_gets_in_without_the_key(engine: Engine, spec: ModelSpec) -
     address = read_address(engine.settings.state_dir)
     assert address is not None
     async with httpx2.AsyncClient(base_url=address.url, trust_env=False) as stranger:
-        for path in ("/health", "/status", "/hold", "/v1/models"):
+        for path in ("/status", "/hold", "/v1/chat/completions", "/absent"):
             response = await stranger.get(path, headers={"Authorization": "Bearer guess"})
             assert response.status_code == 401
         key = {"Authorization": f"Bearer {address.key}"}
-        assert (await stranger.get("/health", headers=key)).json()["pid"] == address.pid
-        listed = (await stranger.get("/v1/models", headers=key)).json()["data"]
+        assert (await stranger.get("/status", headers=key)).json()["pid"] == address.pid
 
-    assert [model["id"] for model in listed] == [str(spec.path)]
+
+async def test_neither_engine_nor_model_sees_a_providers_key(
+    settings: EngineSettings, local_models_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "very-secret")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    pool = open_pool(
+        parse_manifest('[[worker]]\nname = "a"\nkind = "local"\ngguf = "smollm2"', "pool.toml"),
+        env=os.environ,
+        models_dir=local_models_dir,
+        state_dir=settings.state_dir,
+        memory_limit_bytes=ENOUGH,
+        notify=print,
+    )
+    with anyio.fail_after(60):
+        async with pool as opened, open_engine(settings) as engine:
+            call = RecordedCall()
+            await opened.workers[0].reply(Prompt.of("?"), ModelSettings(max_output_tokens=1), call)
+            pids = ((await status_of(engine)).pid, await model_process(engine))
+            seen = [environment_of(pid) for pid in pids]
+
+    for environment in seen:
+        assert "OMP_NUM_THREADS=1" in environment
+        assert "very-secret" not in "".join(environment)
 
 
 async def test_models_end_with_an_engine_that_was_killed_and_the_next_call_starts_both(
@@ -206,7 +236,7 @@ async def test_a_dropped_call_frees_its_place_while_it_writes(
                     break
 
     await answer(engine, spec, SHORT)  # the one place is free
-    assert (await status_of(engine)).calls == 0
+    assert [model.calls for model in (await status_of(engine)).models] == [0]
 
 
 async def test_a_dropped_call_frees_its_place_while_it_reads(

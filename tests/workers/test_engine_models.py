@@ -200,8 +200,7 @@ async def test_a_process_that_cannot_be_started_fails_its_call_and_nothing_else(
                 with pytest.raises(UnreachableError, match=r"a\.gguf cannot be started.*absent"):
                     async with models.lease(servers.spec("a")):
                         pass
-
-    assert models.statuses == ()
+            assert models.statuses == ()
 
 
 async def test_a_server_that_died_is_started_again(servers: Servers) -> None:

@@ -9,6 +9,7 @@ import pytest
 from tests.engine_processes import is_running, until
 
 from podium_workers.engine.child import bound_log, open_child, resident_bytes
+from podium_workers.engine.client import passed_on
 from podium_workers.engine.presence import Presence
 from podium_workers.engine.state import (
     EngineAddress,
@@ -75,6 +76,14 @@ def test_a_lock_has_one_holder_until_it_is_closed(tmp_path: Path) -> None:
         assert second.acquire()
 
 
+def test_of_the_environment_the_engine_sees_what_it_needs_and_no_keys() -> None:
+    needed = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH")
+    needed += ("PYTHONPATH", "VIRTUAL_ENV", "OMP_NUM_THREADS", "GGML_CPU", "LLAMA_LOG_COLORS")
+    withheld = ("OPENAI_API_KEY", "LLAMA_API_KEY", "HF_TOKEN", "AWS_PROFILE", "XPATH", "PATH_X")
+
+    assert passed_on(dict.fromkeys((*needed, *withheld), "x")) == dict.fromkeys(needed, "x")
+
+
 async def test_the_smallest_limit_of_those_present_counts() -> None:
     presence = Presence()
     assert presence.memory_limit is None
@@ -88,7 +97,7 @@ async def test_the_smallest_limit_of_those_present_counts() -> None:
 async def test_neither_client_nor_call_means_unused() -> None:
     presence = Presence()
     with presence.client(1), presence.call():
-        assert (presence.calls, presence.unused_s) == (1, 0)
+        assert presence.unused_s == 0
     with presence.call():
         assert presence.unused_s == 0
     started = anyio.current_time()

@@ -25,7 +25,7 @@ from podium_workers.local import LocalWorker
 from podium_workers.sources import FileSource
 from podium_workers.weights import path_of
 from podium_workers.wire import TimeLimits
-from podium_workers.worker import ModelSettings, Prompt, Reply, WorkerCard
+from podium_workers.worker import ModelSettings, Price, Prompt, Reply, WorkerCard
 
 pytestmark = pytest.mark.local
 
@@ -67,6 +67,7 @@ def worker(engine: Engine, local_models_dir: Path) -> LocalWorker:
         where="local",
         context_window=2048,
         max_output_tokens=64,
+        price=Price(input=0, output=0),
         parallel=2,
     )
     return LocalWorker(card, "smollm2", engine, local_models_dir)
@@ -128,6 +129,16 @@ async def test_a_reply_comes_with_its_record(worker: LocalWorker) -> None:
     assert "messages" not in attempt.request
 
 
+async def test_an_unknown_price_is_unknown_and_not_zero(worker: LocalWorker) -> None:
+    card = worker.card.model_copy(update={"price": None})
+    call = RecordedCall()
+
+    reply = await ask(replace(worker, card=card), call=call, max_output_tokens=1)
+
+    assert reply.usage.cost_usd is None
+    assert call.attempts[0].usages[-1].cost_usd is None
+
+
 async def test_a_reply_that_comes_to_its_end_says_so(worker: LocalWorker) -> None:
     reply = await ask(worker, Prompt.of("Is snow white? Answer yes or no."), temperature=0)
 
@@ -152,6 +163,18 @@ async def test_seed_and_temperature_reach_the_model(worker: LocalWorker) -> None
 
     assert first.text == again.text
     assert first.text != other.text
+
+
+async def test_a_workers_own_temperature_counts_where_a_call_asks_for_none(
+    worker: LocalWorker,
+) -> None:
+    warm, call = replace(worker, temperature=0.2), RecordedCall()
+
+    await ask(worker, call=call, max_output_tokens=1)
+    await ask(warm, call=call, max_output_tokens=1)
+    await ask(warm, call=call, max_output_tokens=1, temperature=0)
+
+    assert [attempt.request["temperature"] for attempt in call.attempts] == [0, 0.2, 0]
 
 
 async def test_a_prefix_that_was_read_before_is_not_read_again(worker: LocalWorker) -> None:
@@ -185,6 +208,31 @@ async def test_a_prompt_larger_than_the_window_is_told_with_both_figures(
 async def test_a_schema_that_is_none_is_refused(worker: LocalWorker) -> None:
     with pytest.raises(UnsupportedParameterError, match="nonsense"):
         await ask(worker, response_schema={"type": "nonsense"})
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["#/$defs/absent", "#absent", "https://schemas.example/a", "#/required/a", "#/title"],
+)
+async def test_a_schema_that_refers_to_what_it_does_not_hold_is_refused_before_the_call(
+    worker: LocalWorker, reference: str
+) -> None:
+    inner: dict[str, JsonValue] = {"city": {"items": {"$ref": reference}}}
+    call = RecordedCall()
+
+    with pytest.raises(UnsupportedParameterError, match=reference.replace("$", r"\$")):
+        await ask(worker, call=call, response_schema={**SCHEMA, "title": "a", "properties": inner})
+
+    assert call.attempts == []
+
+
+async def test_a_schema_may_refer_to_its_own_parts(worker: LocalWorker) -> None:
+    schema: dict[str, JsonValue] = {
+        "$ref": "#/$defs/yes",
+        "$defs": {"yes": {"enum": ["yes"]}},
+    }
+
+    assert json.loads((await ask(worker, response_schema=schema)).text) == "yes"
 
 
 async def test_the_deadline_ends_a_call_and_what_was_used_is_kept(worker: LocalWorker) -> None:
@@ -245,6 +293,8 @@ async def test_a_model_that_dies_is_an_error_and_the_next_call_loads_it(
 
     assert len(errors) == 1
     assert errors[0].transient
+    while pid in await processes_of_models(engine):
+        pass  # each look is a request of its own
     assert (await ask(worker, max_output_tokens=1)).text
     assert await process_of_the_model(engine) != pid
 
@@ -255,6 +305,12 @@ async def process_of_the_model(engine: Engine) -> int:
     (pid,) = [model.pid for model in status.models if model.spec.context == 2048]
     assert pid is not None
     return pid
+
+
+async def processes_of_models(engine: Engine) -> list[int | None]:
+    status = await engine.status()
+    assert status is not None
+    return [model.pid for model in status.models]
 
 
 async def has_calls(engine: Engine) -> int:

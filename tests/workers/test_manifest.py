@@ -21,7 +21,7 @@ from podium_workers.manifest import (
     parse_manifest,
     shipped,
 )
-from podium_workers.prices import price_of
+from podium_workers.prices import row_of
 from podium_workers.wire import entries, items
 from podium_workers.worker import Price
 
@@ -45,6 +45,7 @@ role = "Be brief."
 parallel = 7
 first_byte_s = 300
 idle_s = 30.5
+temperature = 0.2
 price = { input = 1.25, output = 10, cached_input = 0.125 }
 
 [[worker]]
@@ -57,6 +58,7 @@ name = "small"
 kind = "local"
 gguf = "/models/some.gguf"
 threads = 2
+temperature = 1
 
 [[worker]]
 name = "dry"
@@ -103,7 +105,7 @@ def test_everything_that_a_manifest_can_say_is_kept():
     assert manifest.names == ("gpt", "claude", "small", "dry")
     assert isinstance(gpt, OpenAIEntry)
     assert (gpt.url, gpt.key_variable) == ("https://models.example/v1", "MODELS_KEY")
-    assert (gpt.limits.first_byte_s, gpt.limits.idle_s) == (300, 30.5)
+    assert (gpt.limits.first_byte_s, gpt.limits.idle_s, gpt.temperature) == (300, 30.5, 0.2)
     assert gpt.card.model_dump() == {
         "name": "gpt",
         "kind": "openai",
@@ -117,9 +119,10 @@ def test_everything_that_a_manifest_can_say_is_kept():
         "parallel": 7,
     }
     assert isinstance(claude, AnthropicEntry)
-    assert claude.key_variable == "ANTHROPIC_API_KEY"
+    assert (claude.key_variable, claude.temperature) == ("ANTHROPIC_API_KEY", None)
     assert isinstance(small, LocalEntry)
-    assert (small.gguf, small.threads, small.card.where) == ("/models/some.gguf", 2, "local")
+    assert (small.gguf, small.threads, small.temperature) == ("/models/some.gguf", 2, 1)
+    assert small.card.where == "local"
     assert isinstance(dry, ScriptedEntry)
     assert dry.replies == ("one", "two")
     assert dry.rules[0].when == "plan"
@@ -129,7 +132,9 @@ def test_price_window_and_limit_of_a_known_model_come_from_the_table():
     text = entry(name="c", kind="anthropic", model="claude-opus-5-5")
     card = parse_manifest(text, "p").workers[0].card
     assert (card.context_window, card.max_output_tokens) == (1_000_000, LONGEST_REPLY)
-    assert card.price == price_of("claude-opus-5-5") is not None
+    known = row_of("claude-opus-5-5")
+    assert known
+    assert card.price == known.price
 
 
 def test_a_window_beyond_which_the_price_is_another_one_has_no_known_price():
@@ -193,6 +198,9 @@ def test_where_can_be_said_against_the_address():
         (entry(context_window=True), "context_window"),
         (entry(context_window=5), "context_window"),
         (entry(parallel=0), "parallel"),
+        (entry(temperature=-0.1), "temperature: input should be greater than or equal to 0"),
+        (entry() + "\ntemperature = inf", "temperature: input should be a finite number"),
+        (entry(temperature="warm"), "temperature"),
         (entry(good_at=5), "good_at: input should be a valid string (found 5)"),
         (entry(where="cloud"), "where"),
         (entry(base_url="models.example/v1"), "base_url: this must be an address"),

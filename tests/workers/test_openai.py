@@ -87,6 +87,12 @@ async def test_a_streamed_reply_comes_with_its_usage_price_and_model(provider: P
     assert (attempt.request_id, attempt.reply, attempt.usages) == ("req_1", reply, [usage])
 
 
+async def test_a_reply_that_repeats_the_key_is_given_without_it(provider: Provider):
+    provider.answers(openai_reply(f"Your key is {SECRET[:9]}", f"{SECRET[9:]}."))
+
+    assert (await ask(worker(provider))).text == "Your key is [key]."
+
+
 async def test_the_record_of_an_attempt_holds_what_was_sent_but_neither_key_nor_messages(
     provider: Provider,
 ):

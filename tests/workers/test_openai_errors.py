@@ -34,7 +34,8 @@ from podium_workers.errors import (
     UnsupportedParameterError,
     WorkerError,
 )
-from podium_workers.openai import OpenAIWorker, translated
+from podium_workers.hosted import translated
+from podium_workers.openai import OpenAIWorker, meaning
 from podium_workers.wire import ApiKey, TimeLimits
 from podium_workers.worker import (
     ModelSettings,
@@ -386,10 +387,10 @@ OUR_MISTAKES = {
 @pytest.mark.parametrize("kind", with_subclasses(openai.OpenAIError))
 def test_every_exception_of_the_library_is_translated(kind: type[Exception]):
     expected = kind if kind.__name__ in OUR_MISTAKES else WorkerError
-    with pytest.raises(expected), translated(KEY):
+    with pytest.raises(expected), translated(openai.OpenAIError, meaning, KEY):
         raise raised(kind)
 
 
 def test_a_mistake_of_ours_is_not_dressed_up_as_the_providers():
-    with pytest.raises(ZeroDivisionError), translated(KEY):
+    with pytest.raises(ZeroDivisionError), translated(openai.OpenAIError, meaning, KEY):
         raise ZeroDivisionError

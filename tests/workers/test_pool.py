@@ -135,6 +135,27 @@ async def test_every_hosted_kind_is_opened_with_its_own_address_and_key(
     )
 
 
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+async def test_a_temperature_of_the_manifest_counts_where_a_call_asks_for_none(
+    provider: Provider, tmp_path: Path, kind: str
+):
+    text = f"""
+    [[worker]]
+    name = "warm"
+    kind = "{kind}"
+    model = "m"
+    base_url = "{provider.url}"
+    api_key_env = "KEY"
+    temperature = 0.2
+    """
+    reply = openai_reply("42") if kind == "openai" else anthropic_reply("42")
+    provider.answers(reply, reply)
+    async with opened(text, tmp_path, KEY="k") as pool:
+        for settings in (ModelSettings(), ModelSettings(temperature=0)):
+            await pool.workers[0].reply(Prompt.of("?"), settings, RecordedCall())
+    assert [body["temperature"] for body in provider.bodies] == [0.2, 0]
+
+
 SCRIPTED = """
 [[worker]]
 name = "dry"
@@ -198,6 +219,7 @@ async def test_local_workers_share_one_engine_and_their_threads_can_be_set(tmp_p
     kind = "local"
     gguf = "missing.gguf"
     threads = 3
+    temperature = 0.2
     """
     async with opened(text, tmp_path) as pool:
         a, b = pool.workers
@@ -205,6 +227,7 @@ async def test_local_workers_share_one_engine_and_their_threads_can_be_set(tmp_p
         assert isinstance(b, LocalWorker)
         assert a.engine is b.engine
         assert (a.threads, b.threads) == (1, 3)
+        assert (a.temperature, b.temperature) == (0, 0.2)
         assert a.models_dir == tmp_path / "models"
         assert not (await health(b)).ok
         with pytest.raises(ModelFileError):
@@ -235,11 +258,14 @@ from podium_workers.manifest import shipped
 from podium_workers.pool import open_pool
 
 async def main():
-    async with open_pool(
-        shipped("mixed"), env={}, models_dir=Path("m"), state_dir=Path("s"),
-        memory_limit_bytes=1, notify=print,
-    ) as pool:
-        assert len(pool.cards) == 4
+    kinds = set()
+    for name in ("hosted", "mixed"):
+        async with open_pool(
+            shipped(name), env={}, models_dir=Path("m"), state_dir=Path("s"),
+            memory_limit_bytes=1, notify=print,
+        ) as pool:
+            kinds |= {card.kind for card in pool.cards}
+    assert kinds == {"openai", "anthropic", "local"}
 
 anyio.run(main)
 heavy = {"openai", "anthropic", "httpx2", "xllamacpp", "huggingface_hub"} & set(sys.modules)

@@ -3,14 +3,7 @@ from datetime import date
 import pytest
 from pydantic import ValidationError
 
-from podium_workers.prices import (
-    PricedModel,
-    price_of,
-    price_table,
-    row_of,
-    source_of,
-    window_of,
-)
+from podium_workers.prices import PricedModel, price_table, row_of, source_of
 from podium_workers.wire import ANTHROPIC_URL, OPENAI_URL
 from podium_workers.worker import Price, Usage
 
@@ -18,26 +11,32 @@ TODAY = date(2026, 11, 30)
 
 
 def test_a_known_model_has_price_window_and_source():
-    assert price_of("gpt-6.2-sol") == Price(input=2, output=10, cached_input=0.10, cache_write=2.50)
-    assert window_of("gpt-6.2-sol") == 272_000
-    source = source_of("gpt-6.2-sol")
+    row = row_of("gpt-6.2-sol")
+    assert row
+    assert row.price == Price(input=2, output=10, cached_input=0.10, cache_write=2.50)
+    assert row.window == 272_000
+    source = source_of(row.price, "gpt-6.2-sol")
     assert source
     assert source.startswith("https://developers.openai.com/")
     assert source.endswith("read 2026-11-30")
+
+
+def test_a_price_that_is_not_the_tables_has_no_source():
+    assert source_of(Price(input=1, output=2), "gpt-6.2-sol") is None
+    assert source_of(None, "gpt-6.2-sol") is None
+    assert source_of(Price(input=0, output=0), "qwen-1.5b") is None
 
 
 @pytest.mark.parametrize(
     "model", ["", "gpt", "gpt-6.2-solar", "gpt-6.2-sol-fast", "my/gpt-6.2-sol", "qwen-1.5b"]
 )
 def test_what_is_not_in_the_table_is_unknown_and_not_free(model: str):
-    assert price_of(model) is None
-    assert window_of(model) is None
-    assert source_of(model) is None
+    assert row_of(model) is None
 
 
 @pytest.mark.parametrize("suffix", ["-20261117", "-2026-11-17", "@20261117"])
 def test_a_dated_name_is_the_same_model(suffix: str):
-    assert price_of(f"claude-opus-5-5{suffix}") == price_of("claude-opus-5-5") is not None
+    assert row_of(f"claude-opus-5-5{suffix}") == row_of("claude-opus-5-5") is not None
 
 
 def test_a_price_holds_only_at_the_providers_own_address():

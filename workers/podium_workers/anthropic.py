@@ -167,11 +167,11 @@ class AnthropicWorker(HostedWorker["AsyncAnthropic"]):
                 else "The reply is empty."
             )
         return Reply(
-            text=text,
+            text=self._key.struck_from(text),
             usage=streamed.usage,
             model=streamed.model or self.card.model,
             finish_reason=finish,
-            reasoning="".join(streamed.reasoning),
+            reasoning=self._key.struck_from("".join(streamed.reasoning)),
         )
 
     def _check_request(self, secret: str) -> tuple[str, dict[str, str]]:

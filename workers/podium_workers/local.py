@@ -248,12 +248,11 @@ def _check_schema(schema: Mapping[str, JsonValue]) -> None:
 def _check_references(schema: Mapping[str, JsonValue]) -> None:
     """Refuse a schema that refers to what is no schema inside it; nothing is fetched."""
     from jsonschema import Draft202012Validator, SchemaError
-    from referencing import Registry
     from referencing.exceptions import Unresolvable
-    from referencing.jsonschema import DRAFT202012
+    from referencing.jsonschema import DRAFT202012, EMPTY_REGISTRY
 
     root = DRAFT202012.create_resource(schema)
-    left = [(root, Registry().resolver_with_root(root))]
+    left = [(root, EMPTY_REGISTRY.resolver_with_root(root))]
     while left:
         part, resolver = left.pop()
         fields = entries(part.contents)

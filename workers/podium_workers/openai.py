@@ -202,11 +202,11 @@ class OpenAIWorker(HostedWorker["AsyncOpenAI"]):
         if not text.strip():
             raise EmptyReplyError(_why_empty(streamed, finish))
         return Reply(
-            text=text,
+            text=self._key.struck_from(text),
             usage=self._usage(streamed.usage),
             model=streamed.model or self.card.model,
             finish_reason="stop" if finish == "stop" else "length",
-            reasoning="".join(streamed.reasoning),
+            reasoning=self._key.struck_from("".join(streamed.reasoning)),
         )
 
     def _check_request(self, secret: str) -> tuple[str, dict[str, str]]:

@@ -156,6 +156,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="file to which results are appended")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--hard", action="store_true", help="only the eight that are not facts")
+    names = [item.name for item in ITEMS]
+    parser.add_argument("--only", choices=names, action="append", help="only this question (again)")
     parser.add_argument("--table", type=Path, help="print the tables of this file")
     given = parser.parse_args()
     if given.table:
@@ -165,7 +167,8 @@ def main() -> None:
         if any(result.rounds > 1 for result in results):
             print("\n" + "\n".join(transitions(results)))
     elif given.strategies and given.out:
-        items = [item for item in ITEMS if item.hard or not given.hard]
+        only = given.only or names
+        items = [item for item in ITEMS if item.name in only and (item.hard or not given.hard)]
         anyio.run(measure, given.strategies, given.rounds, items, given.out)
     else:
         parser.error("name strategies and --out, or --table")
