@@ -344,3 +344,14 @@ async def test_a_proposal_is_stored_before_anything_of_it_is_carried_out(tmp_pat
         await parts.orchestrator.answer(run, look)
         expected = {"planning": 0, "plan": 1, "step_started": 1, "step_finished": 1}
         assert expected.items() <= stored.items()
+
+
+async def test_an_anonymous_team_stays_anonymous_in_json_too(tmp_path: Path):
+    boss = conductor('{"steps": [{"subtask": "Answer it.", "worker": "Model 1", "access": []}]}')
+    async with open_parts(tmp_path, boss, worker("ann"), shows="ordinals") as parts:
+        run = await parts.ask(strategy="conductor")
+        ((prompt, settings),) = plans_asked(boss)
+        assert "\n- Model 1\n" in prompt
+        assert not re.search(r"\b(ann|boss)\b", prompt + str(settings.response_schema))
+        plan, _ = await only_plan(parts, run)
+        assert plan.steps[0].worker == "ann"

@@ -68,10 +68,11 @@ class Conductor:
     ) -> Proposal | None:
         """The first readable plan in a bounded number of tries; None when there is none."""
         names = team(state)
+        shown = shown_names(state)
         text, cuts = conductor_prompt(state, card, max_steps=self.max_steps)
         advice = ""
         for trial in range(self.tries):
-            settings = self._settings(state, card, names, trial)
+            settings = self._settings(state, card, shown, trial)
             prompt = Prompt.of(text + advice, system=card.role)
             reply = await ask(card.name, prompt, settings)
             try:
@@ -133,6 +134,14 @@ def team(state: State) -> tuple[str, ...]:
     return (*state.pool.names, *nested)
 
 
+def shown_names(state: State) -> tuple[str, ...]:
+    """The team as the conductor may call it: by name, or anonymously by number."""
+    names = team(state)
+    if state.pool.conductor_shows == "ordinals":
+        return tuple(f"Model {number}" for number in range(len(names)))
+    return names
+
+
 def conductor_prompt(
     state: State, card: WorkerCard, *, max_steps: int
 ) -> tuple[str, tuple[Cut, ...]]:
@@ -141,13 +150,17 @@ def conductor_prompt(
     values = {
         "max_steps": str(max_steps),
         "team": _team_text(state),
-        "examples": examples(state.pool.names, lists=lists, max_steps=max_steps),
+        "examples": examples(_workers_shown(state), lists=lists, max_steps=max_steps),
     }
     history, reply_cuts = _history(state, card, max_steps) if state.rounds else ("", ())
     around = fill(_template(state), question="", **values) + history
     room = prompt_budget(card) - estimate_tokens(around) - _ADVICE
     asked, cuts = _asked(state, max(room, 256))
     return fill(_template(state), question=asked, **values) + history, cuts + reply_cuts
+
+
+def _workers_shown(state: State) -> tuple[str, ...]:
+    return shown_names(state)[: len(state.pool.names)]
 
 
 def _plan_limit(card: WorkerCard) -> int:
@@ -187,13 +200,25 @@ def _shortened(part: str, text: str, tokens: int) -> tuple[str, tuple[Cut, ...]]
 
 def _team_text(state: State) -> str:
     if state.pool.conductor_shows == "ordinals":
-        return "\n".join(f"Model id {number}" for number in range(len(team(state))))
+        lists = state.pool.conductor_form == "lists"
+        ids = [f"Model id {number}" for number in range(len(team(state)))]
+        return "\n".join(ids if lists else [f"- {name}" for name in shown_names(state)])
     lines = [f"- {card.name}: {card.good_at or card.model}" for card in state.pool.cards]
     if state.request.depth > 0:
         lines.append(
             f"- {PODIUM}: a whole team of its own, for a part that is itself a big question"
         )
     return "\n".join(lines)
+
+
+def _renamed(plan: Plan, state: State) -> Plan:
+    """A plan with the names that the conductor was shown."""
+    shown = dict(zip(team(state), shown_names(state), strict=True))
+    steps = [
+        step.model_copy(update={"worker": shown.get(step.worker, step.worker)})
+        for step in plan.steps
+    ]
+    return Plan(steps=tuple(steps))
 
 
 def _history(state: State, card: WorkerCard, max_steps: int) -> tuple[str, tuple[Cut, ...]]:
@@ -213,7 +238,7 @@ def _history(state: State, card: WorkerCard, max_steps: int) -> tuple[str, tuple
     lists = state.pool.conductor_form == "lists"
     # A plan that the user has edited may name others, the caller among them.
     known = dict.fromkeys((*team(state), *(step.worker for step in own.steps)))
-    written = render_lists(own, tuple(known)) if lists else render_json(own)
+    written = render_lists(own, tuple(known)) if lists else render_json(_renamed(own, state))
     answer = accept_last(state).step
     reply = next(result.reply for result in state.results if result.number == answer)
     most = min(REPLY_TOKENS, prompt_budget(card) // 3)
