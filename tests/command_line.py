@@ -13,7 +13,7 @@ from typing import cast
 from click.testing import CliRunner
 from pydantic import JsonValue
 
-from podium.cli.main import main
+from podium.cli import commands
 
 TIMEOUT_S = 60
 PLAN = (
@@ -104,7 +104,7 @@ class CommandLine:
         """As a call, in the test's own process: quicker, and without stdin."""
         with contextlib.chdir(self.folder):
             runner = CliRunner(env=self.environ)
-            ended = runner.invoke(main, arguments, prog_name="podium")
+            ended = runner.invoke(commands.podium, arguments, prog_name="podium")
         assert ended.exception is None or isinstance(ended.exception, SystemExit)
         return _checked(Done(ended.exit_code, ended.stdout, ended.stderr))
 

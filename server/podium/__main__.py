@@ -2,4 +2,4 @@
 
 from podium.cli import main
 
-main(prog_name="podium")
+main()

@@ -12,6 +12,9 @@ from pydantic import Field, ValidationError
 from podium.errors import SettingsError
 from podium_workers.worker import Frozen
 
+Strategy = Literal["conductor", "single", "chain"]
+"""The strategies that are shipped; whoever builds Podium gives each a policy."""
+
 PREFIX = "PODIUM_"
 """Environment variables `PODIUM_<FIELD>` override the file."""
 
@@ -31,7 +34,7 @@ class Settings(Frozen):
     """The ledger's file."""
     pool: Path | None = None
     """Pool manifest; without one the keys in the environment decide, or the local pool."""
-    strategy: str = "conductor"
+    strategy: Strategy = "conductor"
     """How questions are worked on unless a request says otherwise: conductor, single or chain."""
     rounds: int = Field(default=1, ge=1, le=10)
     """Plans at most for one question."""
@@ -41,13 +44,13 @@ class Settings(Frozen):
     """Steps at most in one plan of a conductor."""
     plan_tries: int = Field(default=5, ge=1, le=20)
     """Tries for a readable plan before the pool's first worker answers alone."""
-    max_wait_s: float = Field(default=45, gt=0)
+    max_wait_s: float = Field(default=45, gt=0, allow_inf_nan=False)
     """Seconds that a tool call waits before it hands back the run's id."""
     models_dir: Path = Field(default_factory=lambda: _cache_dir() / "models")
     """Where the weights of local models lie."""
     state_dir: Path = Field(default_factory=lambda: _data_dir() / "engine")
     """Where the engine of the local models keeps its address and log."""
-    local_memory_gb: float = Field(default=8, gt=0)
+    local_memory_gb: float = Field(default=8, gt=0, le=1_000_000)
     """Memory that all loaded local models may take together."""
     local_threads: int = Field(default=1, ge=1)
     """Threads of one local model; more than free cores make it slower, not faster."""
@@ -135,4 +138,25 @@ def _explain(
     where = f"argument {name!r}" if name in arguments else where
     if first["type"] == "extra_forbidden":
         return f"{where}: there is no such setting; known are {', '.join(Settings.model_fields)}."
-    return f"{where}: {first['msg']} (found {first['input']!r})."
+    return f"{where}: write {expected(name)} (found {first['input']!r})."
+
+
+def expected(name: str) -> str:
+    """What to write for a setting, in words."""
+    match Settings.model_json_schema()["properties"][name]:
+        case {"enum": [*words]}:
+            return f"one of {', '.join(words)}"
+        case {"type": "integer", "minimum": low, "maximum": high}:
+            return f"a whole number from {low} to {high}"
+        case {"type": "integer", "minimum": low}:
+            return f"a whole number of {low} or more"
+        case {"type": "number", "exclusiveMinimum": low, "maximum": high}:
+            return f"a number above {low}, at most {high}"
+        case {"type": "number", "exclusiveMinimum": low}:
+            return f"a number above {low}"
+        case {"type": "array"}:
+            return "a list of folders"
+        case {"type": "string", "format": "path"} | {"anyOf": _}:
+            return "a path"
+        case _:
+            return "a text"

@@ -26,11 +26,11 @@ def check_plan(plan: Plan, workers: Collection[str], *, depth: int, max_steps: i
                 "worker", f"Step {number} asks {PODIUM!r} itself, but depth is 0; set depth to 1."
             )
         near = difflib.get_close_matches(step.worker, list(allowed), n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        listing = f"did you mean {near[0]!r}? Allowed are" if near else "allowed are"
         raise PlanError(
             "worker",
-            f"Step {number} names {step.worker!r}, which is not in this run's pool; {hint}"
-            f"Allowed are {', '.join(sorted(allowed - {CALLER}))}.",
+            f"Step {number} names {step.worker!r}, which is not in this run's pool; "
+            f"{listing} {', '.join(sorted(allowed - {CALLER}))}.",
         )
 
 

@@ -6,10 +6,11 @@ import click
 import pytest
 from rich.console import Console
 
+from podium.cli.commands import COMMANDS, podium
 from podium.cli.live import LiveTable
-from podium.cli.main import COMMANDS, main
 from podium.cli.progress import Lines
-from podium.cli.wording import one_line, printable, table
+from podium.cli.saying import printable
+from podium.cli.wording import one_line, table
 from podium.plan import Plan, Step
 from podium.trace import Event, EventKind, Run, RunRequest
 from podium_workers.worker import Usage
@@ -132,14 +133,14 @@ def test_a_table_is_as_wide_as_it_must_be():
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_of_every_command_has_an_example(name: str):
-    context = click.Context(main)
-    command = main.get_command(context, name)
+    context = click.Context(podium)
+    command = podium.get_command(context, name)
     assert command is not None
     assert command.help
     assert f"podium {name}" in (command.epilog or "")
 
 
 def test_the_commands_are_listed_and_an_unknown_one_is_wrong_usage():
-    context = click.Context(main)
-    assert main.get_command(context, "asks") is None
-    assert main.list_commands(context) == list(COMMANDS)
+    context = click.Context(podium)
+    assert podium.get_command(context, "asks") is None
+    assert podium.list_commands(context) == list(COMMANDS)

@@ -5,15 +5,25 @@ from dataclasses import dataclass
 import anyio
 import click
 
-from podium.cli.compose import open_podium, say
-from podium.cli.following import answer, choose_progress, use_plan
+from podium.cli.compose import Podium, open_podium
+from podium.cli.following import (
+    answer,
+    begin,
+    check_pool,
+    choose_progress,
+    use_limit,
+    use_plan,
+)
 from podium.cli.invocation import Invocation, pass_invocation
 from podium.cli.questions import Asked, question_options
 from podium.cli.record import Record, record
-from podium.cli.wording import as_json, count, printable, put, put_json, spent
+from podium.cli.saying import say
+from podium.cli.signals import stoppable
+from podium.cli.wording import as_json, count, put, put_json, spent
 from podium.errors import RunError
 from podium.plan import Step
-from podium.trace import RunRequest
+from podium.trace import Run, RunRequest
+from podium_workers.worker import Frozen
 
 WAITS_FOR_USER = 3
 """Exit code when a step has to be done by the user."""
@@ -29,12 +39,14 @@ Examples:
   podium ask "And in winter?" --follow-up 6a53c0
   podium ask "Sum up both." --strategy single --local-only --max-seconds 60
   podium ask "Prove it." --plan my-plan.json
-  podium ask --resume 6a53c0"""
+  podium ask --resume 6a53c0
+  podium ask --resume 6a53c0 --max-seconds 300"""
 )
 @question_options
 @click.option(
-    "--resume", metavar="RUN", help="Carry on this planned, stopped or failed run instead."
-)
+    "--resume", metavar="RUN",
+    help="Carry on this planned, stopped or failed run instead; --plan, --max-seconds change it.",
+)  # fmt: skip
 @click.option("--json", "json_", is_flag=True, help="One JSON object on stdout.")
 @click.option("--quiet", is_flag=True, help="No progress and no receipt on stderr.")
 @pass_invocation
@@ -56,11 +68,11 @@ def ask(
     asked = Asked.model_validate(given)
     if resume and asked.shaping:
         raise click.UsageError(
-            "--resume carries on a run as it was asked; give only --plan with it."
+            "--resume carries on a run as it was asked; give only --plan or --max-seconds with it."
         )
-    start = resume or asked.request(invocation.settings)
-    steps = asked.plan()
-    found = anyio.run(_Ask(invocation, start, steps, quiet).run)
+    start = Resumed(run_id=resume, max_seconds=asked.max_seconds) if resume else None
+    asking = _Ask(invocation, start or asked.request(invocation.settings), asked.plan(), quiet)
+    found = anyio.run(stoppable, asking.run)
     if json_:
         put_json(as_json(found))
     elif found.answer is not None:
@@ -69,26 +81,41 @@ def ask(
     ctx.exit(WAITS_FOR_USER if found.status == "needs_caller" else 0)
 
 
+class Resumed(Frozen):
+    """A run to be carried on."""
+
+    run_id: str
+    max_seconds: float | None
+    """Its new time limit; None leaves it as it is."""
+
+
 @dataclass(frozen=True)
 class _Ask:
     invocation: Invocation
-    start: RunRequest | str
-    """A new question, or the id of a run."""
+    start: RunRequest | Resumed
     steps: tuple[Step, ...] | None
     quiet: bool
 
     async def run(self) -> Record:
-        settings = self.invocation.settings
-        mine = settings.principal
-        async with open_podium(settings, self.invocation.environment, quiet=self.quiet) as podium:
-            if isinstance(self.start, str):
-                run = await podium.runs.of(self.start, mine)
+        settings, environment = self.invocation.settings, self.invocation.environment
+        async with open_podium(settings, environment, quiet=self.quiet) as podium:
+            if isinstance(self.start, Resumed):
+                run = await self._resume(podium, self.start)
             else:
-                run = await podium.orchestrator.create(self.start, principal=mine)
-            if self.steps is not None:
-                run = await use_plan(podium, run, self.steps)
+                run = await begin(podium, self.start, self.steps)
             run = await answer(podium, run, choose_progress(quiet=self.quiet))
             return await record(podium.store, run)
+
+    async def _resume(self, podium: Podium, start: Resumed) -> Run:
+        run = await podium.runs.of(start.run_id, self.invocation.settings.principal)
+        if run.status == "finished" and self.steps is None:
+            return run
+        check_pool(podium, run)
+        if self.steps is not None:
+            run = await use_plan(podium, run, self.steps)
+        if start.max_seconds is not None:
+            run = await use_limit(podium, run, start.max_seconds)
+        return run
 
 
 def _tell(found: Record, *, quiet: bool) -> None:
@@ -100,9 +127,9 @@ def _tell(found: Record, *, quiet: bool) -> None:
     if not quiet:
         say(receipt_line(found))
     for note in found.notes:
-        say(f"Note: {printable(note)}")
+        say(f"Note: {note}")
     for waiting in found.waiting:
-        say(f"Step {waiting.step} is yours: {printable(waiting.ask)}")
+        say(f"Step {waiting.step} is yours: {waiting.ask}")
     if found.status == "needs_caller":
         first = found.waiting[0].step if found.waiting else 0
         say(f"Give your result:  podium step {found.run_id} {first} --result @FILE")

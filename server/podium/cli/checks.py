@@ -135,6 +135,10 @@ def _sqlite() -> Check:
 
 
 def _ledger(path: Path) -> Check:
+    if path.is_dir():
+        found = f"{path} is a folder; name a file in it with --store FILE."
+        remedy = "or for good: podium config set store FILE"
+        return Check(area="ledger", level="problem", found=found, remedy=remedy)
     place = path if path.exists() else _nearest_folder(path.parent)
     if not os.access(place, os.W_OK) or not os.access(_nearest_folder(path.parent), os.W_OK):
         remedy = f"make it writable, or: podium config set store {Path.home() / 'podium.db'}"

@@ -1,11 +1,11 @@
 """The composition root: settings and environment in, a running Podium out."""
 
-import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from podium.calls import Caller
+from podium.cli.saying import say
 from podium.config import Settings
 from podium.errors import StoreError
 from podium.orchestrator import Orchestrator
@@ -30,11 +30,6 @@ class Podium:
     @property
     def orchestrator(self) -> Orchestrator:
         return self.runs.orchestrator
-
-
-def say(text: str) -> None:
-    """One line for the person at the keyboard; stdout stays free for results and protocol."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def policies(settings: Settings) -> dict[str, Policy]:

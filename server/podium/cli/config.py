@@ -3,11 +3,11 @@
 import click
 from pydantic import JsonValue
 
-from podium.cli.compose import policies, say
 from podium.cli.invocation import Invocation, pass_invocation
+from podium.cli.saying import say
 from podium.cli.settings_file import change, read, validated
 from podium.cli.wording import put, put_json, table
-from podium.config import PREFIX, Settings
+from podium.config import PREFIX
 from podium.errors import SettingsError
 
 
@@ -54,9 +54,6 @@ Examples:
 def set_(invocation: Invocation, *, name: str, value: str) -> None:
     """Write VALUE for the setting NAME into the settings' file; the rest of it stays as it is."""
     parsed = validated(name, value)
-    if name == "strategy" and value not in policies(Settings()):
-        known = ", ".join(policies(Settings()))
-        raise SettingsError(f"strategy: {value!r} is unknown; use one of {known}.")
     change(invocation.file, name, parsed)
     say(f"{invocation.file}: {name} = {_shown(parsed)}")
     _warn_of_environment(name, invocation)

@@ -3,8 +3,8 @@
 import click
 
 from podium.cli.checks import Check, Level, examine
-from podium.cli.compose import say
 from podium.cli.invocation import Invocation, pass_invocation
+from podium.cli.saying import say
 from podium.cli.wording import as_json, count, put, put_json
 
 _MARKS: dict[Level, str] = {"ok": "ok  ", "note": "note", "problem": "FAIL"}

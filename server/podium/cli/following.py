@@ -6,13 +6,17 @@ from collections.abc import Sequence
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from podium.cli.compose import Podium, say
+from podium.cli.compose import Podium
 from podium.cli.progress import Lines, Progress
-from podium.errors import RunError
+from podium.cli.saying import say
+from podium.errors import PoolError, RunError
 from podium.plan import Step
-from podium.revision import replace_plan
-from podium.runs import Work
-from podium.trace import Event, Run
+from podium.revision import check_own_plan, replace_plan
+from podium.runs import LEASE_S, Work
+from podium.trace import Event, Run, RunRequest, RunStatus
+
+UNENDED: tuple[RunStatus, ...] = ("planned", "running", "interrupted")
+"""What a run may be left as by a process that has died or was stopped."""
 
 
 def choose_progress(*, quiet: bool, brief: bool = False) -> Progress:
@@ -51,14 +55,32 @@ async def follow(podium: Podium, run: Run, work: Work, progress: Progress) -> Ru
 async def answer(podium: Podium, run: Run, progress: Progress) -> Run:
     """Carry a run on to its end; one that has ended is left as it is.
 
-    A run that another process works on is waited for.
+    A run that another process works on is waited for, and carried on here if that process has
+    died or was stopped.
     """
     if run.status == "finished":
         return run
-    if run.status == "running" and await podium.store.is_held(run.run_id):
-        say(f"Another Podium process is working on run {run.run_id}; waiting for it.")
-        return await podium.runs.wait(run.run_id)
+    if await podium.store.is_held(run.run_id):
+        say(
+            f"Another Podium process works on run {run.run_id}; waiting for it. If it has died, "
+            f"the run goes on here in at most {LEASE_S:g} s."
+        )
+        run = await podium.runs.wait(run.run_id)
+        if run.status not in UNENDED:
+            return run
     return await follow(podium, run, podium.orchestrator.answer, progress)
+
+
+async def begin(podium: Podium, request: RunRequest, steps: Sequence[Step] | None) -> Run:
+    """A new run, with the user's own plan if there is one.
+
+    Raises:
+        PodiumError: the request or the plan is not allowed; nothing is stored.
+    """
+    if steps is not None:
+        check_own_plan(podium.orchestrator, request, steps)
+    run = await podium.orchestrator.create(request, principal=podium.settings.principal)
+    return run if steps is None else await use_plan(podium, run, steps)
 
 
 async def use_plan(podium: Podium, run: Run, steps: Sequence[Step]) -> Run:
@@ -68,10 +90,44 @@ async def use_plan(podium: Podium, run: Run, steps: Sequence[Step]) -> Run:
         RunError: the run is being worked on.
         PlanError: the plan is not allowed.
     """
-    if await podium.store.is_held(run.run_id):
-        raise RunError(f"Run {run.run_id} is being worked on; its plan cannot be changed now.")
+    await _check_still(podium, run, "its plan")
     await replace_plan(podium.orchestrator, run, steps)
     return await podium.store.run(run.run_id)
+
+
+async def use_limit(podium: Podium, run: Run, max_seconds: float) -> Run:
+    """Give a run another time limit.
+
+    Raises:
+        RunError: the run is being worked on.
+    """
+    await _check_still(podium, run, "its time limit")
+    request = run.request.model_copy(update={"max_seconds": max_seconds})
+    run = run.model_copy(update={"request": request})
+    await podium.store.save_run(run)
+    return run
+
+
+async def _check_still(podium: Podium, run: Run, what: str) -> None:
+    if await podium.store.is_held(run.run_id):
+        raise RunError(
+            f"Run {run.run_id} is being worked on; {what} can be changed when that has ended "
+            f"(if its process has died, in at most {LEASE_S:g} s)."
+        )
+
+
+def check_pool(podium: Podium, run: Run) -> None:
+    """Refuse to carry on a run among strangers, to whom nobody meant to send it.
+
+    Raises:
+        PoolError: this pool has none of the workers that the run was made for.
+    """
+    planned = [card.name for card in run.pool]
+    if set(planned).isdisjoint(podium.pool.names):
+        raise PoolError(
+            f"Run {run.run_id} was made for the workers {', '.join(planned)}, but this pool has "
+            f"{', '.join(podium.pool.names)}; give the pool that it was made with: --pool FILE."
+        )
 
 
 async def _show(events: MemoryObjectReceiveStream[Event], progress: Progress) -> None:

@@ -44,10 +44,6 @@ class Invocation:
     def settings(self) -> Settings:
         return self.loaded.settings
 
-    @property
-    def models_dir(self) -> Path:
-        return self.settings.models_dir
-
 
 pass_invocation = click.make_pass_decorator(Invocation)
 """Gives a command the `Invocation` as its first argument."""

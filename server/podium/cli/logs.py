@@ -3,6 +3,8 @@
 import logging
 import sys
 
+from podium.cli.saying import printable
+
 OWN = ("podium", "podium_workers")
 """The loggers that `--verbose` opens up; other libraries tell only of warnings."""
 
@@ -11,7 +13,7 @@ class _Stderr(logging.Handler):
     """Writes to the present `sys.stderr`, which a live display may have replaced."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(self.format(record), file=sys.stderr, flush=True)
+        print(printable(self.format(record)), file=sys.stderr, flush=True)
 
 
 def log_to_stderr(*, verbose: bool) -> None:

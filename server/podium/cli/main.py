@@ -1,144 +1,36 @@
-"""The command `podium`: global options, and the one place that turns failures into a sentence.
+"""The process `podium`: the streams it was given, and Ctrl-C from its first moment on.
 
-Commands live in modules of their own, imported when they are run or when help lists them.
+Imports what takes time only inside `main`, where Ctrl-C is waited for.
 """
 
-import importlib
-import io
 import os
 import sys
-import traceback
-from collections.abc import Iterator
-from pathlib import Path
-from typing import cast
 
-import click
-
-from podium import __version__
-from podium.cli.invocation import Invocation
-from podium.cli.logs import log_to_stderr
-from podium.errors import PodiumError
-from podium_workers.errors import ManifestError, PoolSelectionError, WorkerError
-
-COMMANDS = (
-    "ask",
-    "plan",
-    "step",
-    "runs",
-    "show",
-    "verify",
-    "workers",
-    "models",
-    "doctor",
-    "config",
-    "serve",
-)
-"""Each stands under its name in the module of this package that has its name."""
-
-EXPECTED = (PodiumError, ManifestError, PoolSelectionError, WorkerError, OSError)
-"""Failures whose text is written for the user."""
+LAST_STANDARD = 2
+"""Number of stderr, the last of the three streams that a process begins with."""
 
 
-class Commands(click.Group):
-    """Imports a command's module late, and ends every command with an exit code."""
+def main() -> None:
+    """Run the command that argv names; ends the process with that command's exit code."""
+    try:
+        _fill_closed_streams()
+        from podium.cli.commands import podium
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        module = importlib.import_module(f"podium.cli.{cmd_name}")
-        command: click.Command = getattr(module, cmd_name)
-        return command
-
-    def invoke(self, ctx: click.Context) -> None:
-        try:
-            super().invoke(ctx)
-            sys.stdout.flush()
-        except KeyboardInterrupt:
-            click.echo("Stopped.", err=True)
-            ctx.exit(130)
-        except BrokenPipeError:
-            _forget_stdout()
-            ctx.exit(1)
-        except (*EXPECTED, BaseExceptionGroup) as error:
-            ctx.exit(_told(error, verbose=bool(ctx.params.get("verbose"))))
+        podium(prog_name="podium")
+    except KeyboardInterrupt:
+        print("Stopped.", file=sys.stderr)
+        sys.exit(130)
 
 
-def _told(error: BaseException, *, verbose: bool) -> int:
-    """Say what went wrong; the exit code. What nobody expected is raised again."""
-    causes = tuple(_causes(error))
-    if any(isinstance(cause, KeyboardInterrupt) for cause in causes):
-        click.echo("Stopped.", err=True)
-        return 130
-    if not all(isinstance(cause, EXPECTED) for cause in causes):
-        raise error
-    if verbose:
-        traceback.print_exception(error)
-    for text in dict.fromkeys(_sentence(cause) for cause in causes):
-        click.echo(f"Error: {text}", err=True)
-    return 1
+def _fill_closed_streams() -> None:
+    """Let everything written to a closed stdout or stderr vanish.
 
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The errors inside groups that task groups have made."""
-    if isinstance(error, BaseExceptionGroup):
-        for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions:
-            yield from _causes(inner)
-    else:
-        yield error
-
-
-def _sentence(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        where = f"{error.filename}: " if error.filename else ""
-        return f"{where}{error.strerror}."
-    return str(error)
-
-
-def _forget_stdout() -> None:
-    """The reader of a pipe has gone: leave nothing for the interpreter to flush at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _tolerate_narrow_encodings() -> None:
-    """Show a character that the terminal's encoding lacks as `?` instead of failing."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
-
-
-@click.group(
-    cls=Commands,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="""\b
-Examples:
-  podium ask "Which is heavier, a litre of oil or a litre of water, and why?"
-  podium ask "What does this script do?" --file deploy.sh
-  podium runs --limit 5
-  podium doctor""",
-)
-@click.version_option(__version__, prog_name="podium")
-@click.option("--store", metavar="PATH", help="The ledger's file (setting `store`).")
-@click.option("--pool", metavar="FILE", help="The pool's manifest, in TOML (setting `pool`).")
-@click.option("--config", metavar="FILE", help="The settings' file (also PODIUM_CONFIG).")
-@click.option("-v", "--verbose", is_flag=True, help="Log to stderr; show where errors come from.")
-@click.pass_context
-def main(
-    ctx: click.Context, store: str | None, pool: str | None, config: str | None, verbose: bool
-) -> None:
-    """Ask a hard question; a conductor plans, a pool of models works, one answer comes back.
-
-    Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage,
-    3 a step waits for you, 130 stopped with Ctrl-C.
+    Otherwise the next file that is opened, which may be the ledger, would get the stream's number.
     """
-    _tolerate_narrow_encodings()
-    log_to_stderr(verbose=verbose)
-    environment = dict(os.environ) | ({"PODIUM_CONFIG": config} if config else {})
-    given: dict[str, object] = {
-        name: Path(value).expanduser()
-        for name, value in (("store", store), ("pool", pool))
-        if value is not None
-    }
-    ctx.obj = Invocation(environment, given, config_given=config is not None)
+    while (number := os.open(os.devnull, os.O_RDWR)) <= LAST_STANDARD:
+        pass
+    os.close(number)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8")

@@ -4,24 +4,17 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 import click
 
-from podium.cli.compose import say
+from podium.cli.invocation import Invocation, pass_invocation
+from podium.cli.saying import say
 from podium.cli.wording import put, put_json, size, table
 from podium_workers.catalogue import CATALOGUE, Weights, lookup
 from podium_workers.sources import Progress
 from podium_workers.weights import find, is_present, path_of, pull
 
 _LINES_PER_PULL = 10
-
-
-class ModelsFolder(Protocol):
-    """What these commands need of the program."""
-
-    @property
-    def models_dir(self) -> Path: ...
 
 
 @click.group(
@@ -41,14 +34,15 @@ def models() -> None:
 
 @models.command("list")
 @click.option("--json", "json_", is_flag=True, help="A list of objects on stdout.")
-@click.pass_obj
-def list_(folder: ModelsFolder, *, json_: bool) -> None:
+@pass_invocation
+def list_(invocation: Invocation, *, json_: bool) -> None:
     """Show the models that Podium can fetch, and which of them are here."""
+    models_dir = invocation.settings.models_dir
     if json_:
-        put_json([_data(weights, folder.models_dir) for weights in CATALOGUE])
+        put_json([_data(weights, models_dir) for weights in CATALOGUE])
         return
     head = ["name", "size", "window", "licence", "here", "model", "where"]
-    put(table(head, [_row(weights, folder.models_dir) for weights in CATALOGUE]))
+    put(table(head, [_row(weights, models_dir) for weights in CATALOGUE]))
 
 
 def _data(weights: Weights, models_dir: Path) -> dict[str, object]:
@@ -79,10 +73,10 @@ def _row(weights: Weights, models_dir: Path) -> list[str]:
 
 @models.command("path")
 @click.argument("name")
-@click.pass_obj
-def path_(folder: ModelsFolder, name: str) -> None:
+@pass_invocation
+def path_(invocation: Invocation, *, name: str) -> None:
     """Print where the file of a model lies; fails when it is not here."""
-    put(str(find(name, folder.models_dir)))
+    put(str(find(name, invocation.settings.models_dir)))
 
 
 @models.command("pull")
@@ -92,8 +86,8 @@ def path_(folder: ModelsFolder, name: str) -> None:
     "--from", "file", type=click.Path(path_type=Path), metavar="FILE",
     help="Take this file instead of fetching one; it must be the very same.",
 )  # fmt: skip
-@click.pass_obj
-def pull_(folder: ModelsFolder, names: tuple[str, ...], *, all_: bool, file: Path | None) -> None:
+@pass_invocation
+def pull_(invocation: Invocation, *, names: tuple[str, ...], all_: bool, file: Path | None) -> None:
     """Fetch models, or check those that are here.
 
     What an interrupted pull has fetched is kept and used by the next one. Each file is checked
@@ -109,7 +103,7 @@ def pull_(folder: ModelsFolder, names: tuple[str, ...], *, all_: bool, file: Pat
         with _shown(weights) as progress:
             path = pull(
                 weights,
-                folder.models_dir,
+                invocation.settings.models_dir,
                 file=file.expanduser() if file else None,
                 progress=progress,
                 notify=say,

@@ -1,16 +1,18 @@
 """`podium plan`: a plan and what it will take, kept as a run and not carried out."""
 
 from collections.abc import Callable
+from functools import partial
 
 import anyio
 import click
 
 from podium.cli.compose import open_podium
-from podium.cli.following import choose_progress, follow, use_plan
+from podium.cli.following import begin, choose_progress, follow
 from podium.cli.invocation import Invocation, pass_invocation
 from podium.cli.progress import reads
 from podium.cli.questions import Asked, question_options
 from podium.cli.record import Record, record
+from podium.cli.signals import stoppable
 from podium.cli.wording import as_json, count, put, put_json
 from podium.errors import RunError
 from podium.estimate import Estimate, Range, estimate
@@ -57,7 +59,7 @@ def plan(invocation: Invocation, *, json_: bool, quiet: bool, **given: object) -
     asked = Asked.model_validate(given)
     request = asked.request(invocation.settings)
     steps = asked.plan()
-    found = anyio.run(_plan, invocation, request, steps, quiet)
+    found = anyio.run(stoppable, partial(_plan, invocation, request, steps, quiet))
     if json_:
         put_json(as_json(found.record) | {"estimate": as_json(found.estimate)})
     else:
@@ -69,9 +71,7 @@ async def _plan(
 ) -> Planned:
     settings = invocation.settings
     async with open_podium(settings, invocation.environment, quiet=quiet) as podium:
-        run = await podium.orchestrator.create(request, principal=settings.principal)
-        if steps is not None:
-            run = await use_plan(podium, run, steps)
+        run = await begin(podium, request, steps)
         run = await follow(podium, run, podium.orchestrator.plan, choose_progress(quiet=quiet))
         rounds = await podium.store.rounds(run.run_id)
         if not rounds or rounds[0].plan is None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from podium.cli.compose import say
+from podium.cli.saying import printable, say
 from podium.cli.wording import count, one_line, spent
 from podium.plan import Plan
 from podium.trace import Event, Round, Run
@@ -100,7 +100,7 @@ def lines_of(event: Event) -> list[str]:
         case "accepted" | "finished" | "failed":
             return []
         case _:
-            return [event.text]
+            return [printable(event.text)]
 
 
 def plan_text(plan: Plan, head: str) -> str:

@@ -5,14 +5,16 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 import click
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
-from podium.cli.compose import say
+from podium.cli.ranges import Number, Whole
+from podium.cli.saying import say
 from podium.config import Settings
 from podium.errors import PlanError, QuestionError
 from podium.inputs import MAX_BYTES, from_bytes, read_files
@@ -49,11 +51,11 @@ _OPTIONS = (
         help="conductor (a model plans), single, or chain [default: the setting].",
     ),
     click.option(
-        "--rounds", type=click.IntRange(1, 10),
+        "--rounds", type=Whole(1, 10), metavar="N",
         help="Plans at most: with 2 the conductor may correct once [default: the setting].",
     ),
     click.option(
-        "--depth", type=click.IntRange(0, 3),
+        "--depth", type=Whole(0, 3), metavar="N",
         help="How deep the conductor may be its own worker [default: the setting].",
     ),
     click.option(
@@ -66,7 +68,7 @@ _OPTIONS = (
     click.option("--local-only", is_flag=True, help="Only workers that run on this machine."),
     click.option("--conductor", metavar="NAME", help="The worker that writes the plan."),
     click.option(
-        "--max-seconds", type=click.FloatRange(min=0, min_open=True), callback=_finite,
+        "--max-seconds", type=Number(min=0, min_open=True), callback=_finite, metavar="N",
         help="Time limit; when it strikes, the best answer so far is given.",
     ),
     click.option("--follow-up", metavar="RUN", help="The earlier run that this question follows."),
@@ -104,7 +106,7 @@ class Asked(Frozen):
     def shaping(self) -> bool:
         """Whether anything was given that only a new question can take."""
         chosen = (self.question, self.strategy, self.rounds, self.depth, self.conductor,
-                  self.max_seconds, self.follow_up)  # fmt: skip
+                  self.follow_up)  # fmt: skip
         listed = (self.files, self.workers, self.exclude, self.local_only)
         return any(listed) or any(value is not None for value in chosen)
 
@@ -154,7 +156,8 @@ class Asked(Frozen):
         if self.question is None:
             raise click.UsageError('Missing question: podium ask "…", or pipe it in.')
         if free and _is_piped():
-            return self.question, (from_bytes("stdin", read_stdin()),)
+            data = read_stdin()  # whoever starts programs often gives them an empty pipe
+            return self.question, (from_bytes("stdin", data),) if data else ()
         return self.question, ()
 
 
@@ -200,17 +203,32 @@ class _PlanFile(Frozen):
     steps: tuple[Step, ...]
 
 
-_PLAN_FILE = TypeAdapter(_PlanFile)
+_FIELDS = {
+    "worker": "write the name of a worker, as `podium workers` lists them",
+    "subtask": "write what is to be done",
+    "access": 'write a list of earlier step numbers ([] for none), or "all"',
+}
+"""The fields of a step, and what to write in them."""
 
 
 def _steps(source: str, data: bytes) -> tuple[Step, ...]:
     try:
-        return _PLAN_FILE.validate_json(data).steps
+        steps = _PlanFile.model_validate_json(data, strict=True).steps
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise PlanError("shape", f"{source}: {_place(first['loc'])}{first['msg']}.") from None
+        raise PlanError("shape", f"{source}: {_wrong(error.errors()[0])}.") from None
+    for number, step in enumerate(steps):
+        if not step.subtask.strip():
+            what = f"subtask of step {number}: {_FIELDS['subtask']}"
+            raise PlanError("subtask", f"{source}: {what}.")
+    return steps
 
 
-def _place(parts: Iterable[int | str]) -> str:
-    path = ".".join(str(part) for part in parts)
-    return f"{path}: " if path else ""
+def _wrong(error: ErrorDetails) -> str:
+    match error["loc"]:
+        case ("steps", int(number), str(field), *_) if field in _FIELDS:
+            return f"{field} of step {number}: {_FIELDS[field]}"
+        case ("steps", int(number), str(field), *_):
+            return f"step {number} has {field!r}; a step has only {', '.join(_FIELDS)}"
+        case _:
+            why = f" ({error['msg']})" if error["type"] == "json_invalid" else ""
+            return f'is not a plan{why}; write {{"steps": [{{"worker", "subtask", "access"}}]}}'

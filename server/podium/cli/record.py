@@ -25,8 +25,8 @@ class WrittenPlan(Frozen):
     steps: tuple[PlannedStep, ...]
 
 
-class Wanted(Frozen):
-    """What a step that waits for the user asks."""
+class UserStep(Frozen):
+    """A step that waits for the user, and what it asks."""
 
     step: int
     ask: str
@@ -43,7 +43,7 @@ class Record(Frozen):
     answer_step: int | None
     notes: tuple[str, ...]
     error: Failure | None
-    waiting: tuple[Wanted, ...]
+    waiting: tuple[UserStep, ...]
     plans: tuple[WrittenPlan, ...]
     receipt: Receipt
 
@@ -73,7 +73,7 @@ async def record(store: Store, run: Run) -> Record:
         notes=run.notes,
         error=run.error,
         waiting=tuple(
-            Wanted(step=result.number, ask=result.subtask)
+            UserStep(step=result.number, ask=result.subtask)
             for result in results
             if result.status == "waiting"
         ),

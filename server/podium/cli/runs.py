@@ -6,15 +6,17 @@ from typing import get_args
 import anyio
 import click
 
-from podium.cli.compose import open_ledger, say
+from podium.cli.compose import open_ledger
 from podium.cli.invocation import Invocation, pass_invocation
+from podium.cli.ranges import Whole
+from podium.cli.saying import say
 from podium.cli.wording import as_json, one_line, put, put_json, spent, table, when
 from podium.inputs import read_moment
 from podium.trace import RunStatus, RunSummary
 from podium_workers.worker import Frozen
 
 _MANY = 1000
-"""Hits that are looked through when a search is narrowed by status."""
+"""Hits that are looked through when a search is narrowed by more than date."""
 
 
 def _moment(ctx: click.Context, option: click.Parameter, value: str | None) -> float | None:
@@ -33,6 +35,7 @@ class Wanted(Frozen):
     until: float | None
     status: RunStatus | None
     search: str
+    nested: bool
 
 
 class Line(Frozen):
@@ -51,8 +54,9 @@ Examples:
   podium runs --since 2026-11-01 --until 2026-11-30 --json"""
 )
 @click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Runs at most."
-)
+    "--limit", type=Whole(1, 10_000), default=20, show_default=True, metavar="N",
+    help="Runs at most.",
+)  # fmt: skip
 @click.option(
     "--since", callback=_moment, metavar="DATE", help="From this date on, or 12h, 7d, 2w ago."
 )
@@ -64,6 +68,7 @@ Examples:
     "--search", default="", metavar="WORDS",
     help="Words in question, answer, subtasks or replies; quotes keep words together.",
 )  # fmt: skip
+@click.option("--nested", is_flag=True, help="Also runs that are steps of other runs.")
 @click.option("--json", "json_", is_flag=True, help="A list of objects on stdout.")
 @pass_invocation
 def runs(invocation: Invocation, *, json_: bool, **given: object) -> None:
@@ -86,10 +91,16 @@ async def _find(invocation: Invocation, wanted: Wanted) -> tuple[Line, ...]:
     async with open_ledger(settings) as store:
         if not wanted.search.strip():
             found = await store.summaries(
-                principal=mine, limit=wanted.limit, since=since, until=until, status=wanted.status
+                principal=mine,
+                limit=wanted.limit,
+                since=since,
+                until=until,
+                status=wanted.status,
+                nested=None if wanted.nested else False,
             )
             return tuple(Line(summary=summary) for summary in found)
-        limit = _MANY if wanted.status else wanted.limit
+        narrowed = wanted.status or not wanted.nested
+        limit = _MANY if narrowed else wanted.limit
         hits = await store.search(
             wanted.search, principal=mine, since=since, until=until, limit=limit
         )
@@ -97,6 +108,7 @@ async def _find(invocation: Invocation, wanted: Wanted) -> tuple[Line, ...]:
             Line(summary=hit.summary, snippet=hit.snippet)
             for hit in hits
             if wanted.status in (None, hit.summary.status)
+            and (wanted.nested or hit.summary.parent_id is None)
         ]
         return tuple(lines[: wanted.limit])
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import JsonValue, ValidationError
 
-from podium.config import Settings
+from podium.config import Settings, expected
 from podium.errors import SettingsError
 
 
@@ -28,8 +28,8 @@ def validated(name: str, text: str) -> JsonValue:
     given: object = tuple(text.split(os.pathsep)) if name == "file_roots" else text
     try:
         value: object = getattr(Settings.model_validate({name: given}), name)
-    except ValidationError as error:
-        raise SettingsError(f"{name}: {error.errors()[0]['msg']} (found {text!r}).") from None
+    except ValidationError:
+        raise SettingsError(f"{name}: write {expected(name)} (found {text!r}).") from None
     if not text.strip():
         raise SettingsError(f"{name}: the value is empty; `podium config unset {name}` removes it.")
     if isinstance(value, Path):

@@ -1,16 +1,20 @@
 """`podium step`: walks a planned run, one step at a time."""
 
+from functools import partial
 from pathlib import Path
 
 import anyio
 import click
 
 from podium.cli.ask import WAITS_FOR_USER
-from podium.cli.compose import Podium, open_podium, say
-from podium.cli.following import choose_progress, follow
+from podium.cli.compose import Podium, open_podium
+from podium.cli.following import check_pool, choose_progress, follow
 from podium.cli.invocation import Invocation, pass_invocation
 from podium.cli.questions import STDIN, read_stdin
-from podium.cli.wording import as_json, one_line, printable, put, put_json
+from podium.cli.ranges import Whole
+from podium.cli.saying import say
+from podium.cli.signals import stoppable
+from podium.cli.wording import as_json, one_line, put, put_json
 from podium.errors import QuestionError, StepError
 from podium.inputs import from_bytes, read_file
 from podium.plan import Access
@@ -56,7 +60,9 @@ def _access(ctx: click.Context, option: click.Parameter, value: str | None) -> A
     try:
         return tuple(int(part) for part in value.split(","))
     except ValueError:
-        raise click.BadParameter('write "all", "none", or step numbers such as 0,2.') from None
+        raise click.BadParameter(
+            "write a list of earlier step numbers such as 0,2, or all, or none."
+        ) from None
 
 
 def _filled(ctx: click.Context, option: click.Parameter, value: str | None) -> str | None:
@@ -75,7 +81,7 @@ Examples:
   podium step 6a53c0 2 --result @notes.txt   (your own result for step 2)"""
 )
 @click.argument("run_id", metavar="RUN")
-@click.argument("number", metavar="[N]", required=False, type=click.IntRange(min=0))
+@click.argument("number", metavar="[N]", required=False, type=Whole(min=0))
 @click.option("--worker", callback=_filled, metavar="NAME", help="Change who does it.")
 @click.option("--subtask", callback=_filled, metavar="TEXT", help="Change what is to be done.")
 @click.option(
@@ -112,7 +118,7 @@ def step(
         raise click.UsageError("--worker, --subtask and --access need the number of the step.")
     if edit.changes and given is not None:
         raise click.UsageError("give either your own --result or changes to the step, not both.")
-    walked = anyio.run(_step, invocation, run_id, edit, quiet)
+    walked = anyio.run(stoppable, partial(_step, invocation, run_id, edit, quiet))
     if json_:
         put_json(as_json(walked))
     elif isinstance(walked.outcome, StepResult) and walked.outcome.finished:
@@ -124,6 +130,7 @@ async def _step(invocation: Invocation, run_id: str, edit: Edit, quiet: bool) ->
     settings = invocation.settings
     async with open_podium(settings, invocation.environment, quiet=quiet) as podium:
         run = await podium.runs.of(run_id, settings.principal)
+        check_pool(podium, run)
         before = await podium.store.steps(run.run_id)
         outcomes: list[StepResult | Waiting] = []
 
@@ -172,7 +179,7 @@ def _tell(walked: Walked, *, quiet: bool) -> int:
     """
     outcome = walked.outcome
     if isinstance(outcome, Waiting):
-        say(f"Step {outcome.step} is yours: {printable(outcome.ask)}")
+        say(f"Step {outcome.step} is yours: {outcome.ask}")
         say(f"Give your result:  podium step {walked.run_id} {outcome.step} --result @FILE")
         return WAITS_FOR_USER
     if not outcome.finished:

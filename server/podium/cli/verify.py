@@ -3,8 +3,9 @@
 import anyio
 import click
 
-from podium.cli.compose import open_ledger, say
+from podium.cli.compose import open_ledger
 from podium.cli.invocation import Invocation, pass_invocation
+from podium.cli.saying import say
 from podium.cli.wording import as_json, count, put, put_json
 from podium.verify import Verdict
 from podium.verify import verify as verify_run

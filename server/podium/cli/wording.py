@@ -1,7 +1,6 @@
-"""How results are written for people: tables, figures, and text that cannot steer a terminal."""
+"""How results are written for people: tables, figures, JSON."""
 
 import json
-import re
 import shutil
 import sys
 import time
@@ -10,16 +9,9 @@ from itertools import zip_longest
 
 import click
 
+from podium.cli.saying import printable
 from podium.views import money
 from podium_workers.worker import Frozen, Usage
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Everything that a terminal could take as an order, tabs and line ends excepted."""
-
-
-def printable(text: str) -> str:
-    """*text* without control characters: what a model wrote must not steer a terminal."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
 
 
 def one_line(text: str, width: int) -> str:

@@ -3,8 +3,9 @@
 import anyio
 import click
 
-from podium.cli.compose import open_workers, say
+from podium.cli.compose import open_workers
 from podium.cli.invocation import Invocation, pass_invocation
+from podium.cli.saying import say
 from podium.cli.wording import as_json, put, put_json, table
 from podium.views import price
 from podium_workers.pool import Health, health
