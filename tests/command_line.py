@@ -42,6 +42,14 @@ kind = "scripted"
 replies = ["{FACTS}"]
 """
 
+HOSTED = """
+[[worker]]
+name = "far"
+kind = "openai"
+model = "some-model"
+base_url = "{url}/v1"
+"""
+
 
 @dataclass(frozen=True)
 class Done:
@@ -119,6 +127,19 @@ class CommandLine:
             env=self.environ,
         )
 
+    def redirected(self, redirection: str, *arguments: str) -> Done:
+        """Run a command to its end with what a shell does to its streams, such as `>&-`."""
+        run = ["sh", "-c", f'exec "$@" {redirection}', "sh", *self.argv(*arguments)]
+        process = subprocess.Popen(
+            run,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=self.folder,
+            env=self.environ,
+        )
+        return finish(process)
+
     def write(self, name: str, content: str | bytes) -> str:
         """A file in the folder; its name."""
         (self.folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
@@ -148,6 +169,22 @@ class CommandLine:
             | own
             | dict(self.environment)
         )
+
+
+def add_hosted(podium: CommandLine, url: str) -> None:
+    """Give the pool a worker `far` behind the provider at *url*."""
+    podium.pool.write_text(podium.pool.read_text() + HOSTED.format(url=url))
+
+
+def use_hosted(podium: CommandLine, url: str) -> None:
+    """Leave the pool nobody but that worker."""
+    podium.pool.write_text(HOSTED.format(url=url))
+
+
+def own_plan(*steps: tuple[str, str, list[int]]) -> str:
+    """A plan as a user writes it: worker, subtask and access of each step."""
+    named = [{"worker": w, "subtask": s, "access": a} for w, s, a in steps]
+    return json.dumps({"steps": named})
 
 
 def finish(

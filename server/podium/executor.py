@@ -14,7 +14,7 @@ from podium.calls import Caller, Purpose, failure
 from podium.errors import PodiumError, StoreError
 from podium.material import material
 from podium.plan import CALLER, PODIUM, Plan
-from podium.prompting import prompt_hash
+from podium.prompting import prompt_hash, unfenced
 from podium.store import Store
 from podium.trace import Event, EventKind, Failure, Observer, Run, StepResult, Waiting
 from podium.window import fit_to, prompt_budget, reply_limit
@@ -200,7 +200,7 @@ class Execution:
         purpose = Purpose(self.run.run_id, self.round, running.number, running.version)
         reply = await self.caller.ask(worker, prompt, settings, purpose, deadline=self.deadline)
         return {
-            "reply": reply.text,
+            "reply": unfenced(reply.text, self.run.fence),
             "finish_reason": reply.finish_reason,
             "usage": reply.usage,
         }

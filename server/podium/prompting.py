@@ -60,6 +60,12 @@ def harmless(text: str, fence: str) -> str:
     return _LOOK_ALIKE.sub("‹", text)
 
 
+def unfenced(text: str, fence: str) -> str:
+    """A reply without the fence tags of its prompt, which small models like to repeat."""
+    tags = re.compile(rf"</?(?:{'|'.join(_FENCED)})_{fence}[^>\n]*>\n?")
+    return tags.sub("", text).strip() or text
+
+
 class Visible(Frozen):
     """An earlier step as a later one may see it."""
 

@@ -1,30 +1,11 @@
 """`podium ask` as a user types it: what goes to stdout, what to stderr, and the exit code."""
 
-import json
-import signal
 from typing import cast
 
 import pytest
 from pydantic import JsonValue
-from tests.command_line import FACTS, CommandLine, finish
-from tests.provider_simulator import Answer, Provider, openai_reply
-
-HOSTED = """
-[[worker]]
-name = "far"
-kind = "openai"
-model = "some-model"
-base_url = "{url}/v1"
-"""
-
-
-def own_plan(*steps: tuple[str, str, list[int]]) -> str:
-    named = [{"worker": w, "subtask": s, "access": a} for w, s, a in steps]
-    return json.dumps({"steps": named})
-
-
-def add_hosted(podium: CommandLine, provider: Provider) -> None:
-    podium.pool.write_text(podium.pool.read_text() + HOSTED.format(url=provider.url))
+from tests.command_line import FACTS, CommandLine, add_hosted, own_plan
+from tests.provider_simulator import Answer, Provider
 
 
 def test_the_answer_alone_goes_to_stdout(podium: CommandLine):
@@ -104,7 +85,7 @@ def test_a_step_for_the_user_is_asked_for_and_the_run_goes_on(podium: CommandLin
 
 def test_a_time_limit_gives_the_best_answer_so_far(podium: CommandLine, provider: Provider):
     provider.answers(Answer(before="STALL"))
-    add_hosted(podium, provider)
+    add_hosted(podium, provider.url)
     plan = own_plan(("hand", "List the facts.", []), ("far", "Weigh them.", [0]))
 
     done = podium("ask", "q", "--plan", "-", "--max-seconds", "2", stdin=plan)
@@ -113,36 +94,32 @@ def test_a_time_limit_gives_the_best_answer_so_far(podium: CommandLine, provider
     assert "Note: The limit of 2 seconds struck" in done.err
 
 
-def test_ctrl_c_stops_the_run_and_resume_pays_nothing_twice(
-    podium: CommandLine, provider: Provider
+@pytest.mark.parametrize("command", ["ask", "plan"])
+def test_a_plan_that_is_not_allowed_leaves_no_run(podium: CommandLine, command: str):
+    for worker, count in (("bos", 1), ("podium", 1), ("boss", 21)):
+        step: tuple[str, str, list[int]] = (worker, "Do it.", [])
+        plan = podium.write("plan.json", own_plan(*[step] * count))
+        assert podium.inside(command, "q", "--plan", plan).code == 1
+    assert podium.inside("runs", "--json").json == []
+
+
+def test_an_empty_pipe_beside_a_question_is_no_file(podium: CommandLine):
+    done = podium("ask", "q", "--strategy", "single", "--json", stdin="")
+    assert done.code == 0
+    assert cast("dict[str, JsonValue]", done.data["receipt"])["inputs"] == []
+
+
+@pytest.mark.parametrize(
+    ("redirection", "out"), [(">&-", ""), ("2>&-", "The answer is 42.\n"), ("<&- >&- 2>&-", "")]
+)
+def test_a_closed_stream_gets_nothing_and_nothing_else_gets_its_number(
+    podium: CommandLine, redirection: str, out: str
 ):
-    provider.answers(openai_reply("One."), Answer(before="STALL"))
-    add_hosted(podium, provider)
-    plan = own_plan(("far", "First.", []), ("far", "Second.", [0]))
-    process = podium.start("ask", "q", "--plan", podium.write("plan.json", plan))
-    assert provider.stalling.wait(30)
-
-    process.send_signal(signal.SIGINT)
-    stopped = finish(process)
-    run = podium.newest_run()
-
-    assert (stopped.code, stopped.out) == (130, "")
-    assert f"podium ask --resume {run}" in stopped.err
-    assert provider.disconnected.wait(5)
-    assert podium.inside("runs", "--json").rows[0]["status"] == "stopped"
-
-    provider.answers(openai_reply("Two."))
-    done = podium("ask", "--resume", run)
-    assert (done.code, done.out) == (0, "Two.\n")
-    assert "step 0 is already finished (far)" in done.err
-    assert len(provider.requests) == 3
-
-
-def test_a_finished_run_is_told_again_without_a_call(podium: CommandLine):
-    podium.inside("ask", "q", "--strategy", "single")
-    done = podium.inside("ask", "--resume", podium.newest_run(), "--json")
-    assert done.data["answer"] == "The answer is 42."
-    assert cast("dict[str, JsonValue]", done.data["receipt"])["calls"] == 1
+    done = podium.redirected(redirection, "ask", "q", "--strategy", "single")
+    assert (done.code, done.out) == (0, out)
+    assert ("Pool: " in done.err) == ("2>" not in redirection)
+    (run,) = podium.inside("runs", "--json").rows
+    assert run["status"] == "finished"
 
 
 def test_a_missing_key_is_named_and_the_failed_run_is_kept(podium: CommandLine):
@@ -157,6 +134,32 @@ def test_a_missing_key_is_named_and_the_failed_run_is_kept(podium: CommandLine):
 
 
 LATER = own_plan(("boss", "First.", [1]), ("boss", "Second.", []))
+EARLIER = 'access of step 1: write a list of earlier step numbers ([] for none), or "all"'
+BAD_PLANS = {
+    "blank subtask": ('[{"worker": "boss", "subtask": " "}]', "subtask of step 0: write what"),
+    "no worker": ('[{"subtask": "x"}]', "worker of step 0: write the name of a worker"),
+    "extra field": ('[{"worker": "boss", "subtask": "x", "y": 1}]', "step 0 has 'y'; a step has"),
+    "no step": ("[3]", "is not a plan; write"),
+    "no JSON": ("[", "is not a plan (Invalid JSON"),
+} | {
+    f"access {access}": (
+        '[{"worker": "boss", "subtask": "x"}, '
+        f'{{"worker": "boss", "subtask": "y", "access": {access}}}]',
+        EARLIER,
+    )
+    for access in ('"none"', "[true]", "0", '["0"]')
+}
+
+
+@pytest.mark.parametrize("case", BAD_PLANS)
+def test_a_plan_that_cannot_be_read_says_what_to_write(podium: CommandLine, case: str):
+    steps, sentence = BAD_PLANS[case]
+    plan = podium.write("plan.json", f'{{"steps": {steps}}}')
+    done = podium.inside("ask", "q", "--plan", plan)
+    assert (done.code, done.out) == (1, "")
+    assert f"Error: plan.json: {sentence}" in done.err
+
+
 BAD_INPUT = {
     "empty question": (["ask", "  "], 1, "question: is empty"),
     "huge question": (["ask", "word " * 20_000], 1, "question: has about"),
@@ -168,7 +171,13 @@ BAD_INPUT = {
     "binary file": (["ask", "q", "--file", "binary"], 1, "file: binary is not UTF-8 text"),
     "missing file": (["ask", "q", "--file", "gone.txt"], 1, "file: gone.txt does not exist"),
     "plan names a later step": (["ask", "q", "--plan", "later.json"], 1, "Step 0 reads step 1"),
-    "plan is no plan": (["ask", "q", "--plan", "empty.json"], 1, "steps: Field required"),
+    "plan is no plan": (["ask", "q", "--plan", "empty.json"], 1, "is not a plan; write"),
+    "plan names nobody": (["ask", "q", "--plan", "nobody.json"], 1, "pool; allowed are boss, hand"),
+    "plan misspells": (["ask", "q", "--plan", "near.json"], 1, "'boss'? Allowed are boss, hand"),
+    "no number": (["ask", "q", "--rounds", "x"], 2, "'x' is not a valid whole number"),
+    "no seconds": (["ask", "q", "--max-seconds", "x"], 2, "'x' is not a valid number"),
+    "order to a terminal": (["--pool", "a\x1b[2Jb", "ask", "q"], 1, "a\ufffd[2Jb: there is no"),
+    "ledger is a folder": (["--store", ".", "ask", "q"], 1, ". is a folder; name a file in it"),
     "wrong key in a manifest": (["--pool", "wrong.toml", "ask", "q"], 1, "did you mean 'model'?"),
     "no such manifest": (["--pool", "gone.toml", "ask", "q"], 1, "gone.toml: there is no"),
     "ledger below a file": (["--store", "empty.txt/l.db", "ask", "q"], 1, "is not a folder"),
@@ -185,6 +194,8 @@ def test_bad_input_gets_one_sentence(podium: CommandLine, case: str):
     podium.write("binary", b"\x7fELF\x00\x01")
     podium.write("later.json", LATER)
     podium.write("empty.json", "{}")
+    podium.write("nobody.json", own_plan(("xyz", "First.", [])))
+    podium.write("near.json", own_plan(("bos", "First.", [])))
     podium.write("wrong.toml", '[[worker]]\nname = "far"\nkind = "openai"\nmodell = "m"\n')
 
     done = podium.inside(*arguments)

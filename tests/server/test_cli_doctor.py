@@ -48,7 +48,21 @@ def test_a_doctor_names_what_is_missing_but_never_a_secret(podium: CommandLine):
     ):
         assert line in done.out
     assert "is not a ledger of Podium" in done.out
-    assert "'rounds': Input should be less than or equal to 10" in done.out
+    assert "'rounds': write a whole number from 1 to 10 (found 99)" in done.out
+
+
+def test_a_doctor_says_of_the_ledger_what_a_question_would_be_told(podium: CommandLine):
+    sentence = f"{podium.folder} is a folder; name a file in it with --store FILE."
+    sick = CommandLine(podium.folder, {"PODIUM_STORE": str(podium.folder)})
+    assert checks(sick.inside("doctor", "--json"))["ledger"]["found"] == sentence
+    assert f"Error: {sentence}" in sick.inside("ask", "q").err
+
+
+def test_a_doctor_names_a_strategy_that_there_is_not(podium: CommandLine):
+    sick = CommandLine(podium.folder, {"PODIUM_STRATEGY": "swarm"})
+    done = sick.inside("doctor", "--json")
+    assert done.code == 1
+    assert "PODIUM_STRATEGY: write one of" in checks(done)["settings"]["found"]
 
 
 def test_workers_are_listed_with_price_and_health(podium: CommandLine, provider: Provider):

@@ -44,6 +44,21 @@ def test_runs_are_listed_with_what_a_program_needs(podium: CommandLine):
     assert len(podium.inside("runs", "--since", "1h", "--json").rows) == 2
 
 
+def test_runs_that_are_steps_of_others_are_listed_only_when_asked_for(podium: CommandLine):
+    plan = '{"steps": [{"worker": "podium", "subtask": "Find the swallow.", "access": []}]}'
+    podium.inside("ask", "Why?", "--plan", podium.write("plan.json", plan), "--depth", "1")
+
+    (whole,) = podium.inside("runs", "--json").rows
+    assert whole["question"] == "Why?"
+    nested, outer = podium.inside("runs", "--nested", "--json").rows
+    assert (nested["parent_id"], outer) == (whole["run_id"], whole)
+
+    found = podium.inside("runs", "--search", "swallow", "--json").rows
+    assert [run["run_id"] for run in found] == [whole["run_id"]]
+    every = podium.inside("runs", "--search", "swallow", "--nested", "--json").rows
+    assert [run["run_id"] for run in every] == [nested["run_id"], whole["run_id"]]
+
+
 @pytest.mark.parametrize("arguments", [["--since", "soon"], ["--limit", "0"], ["--status", "x"]])
 def test_a_wrong_filter_is_wrong_usage(podium: CommandLine, arguments: list[str]):
     done = podium.inside("runs", *arguments)

@@ -120,7 +120,15 @@ def test_a_value_is_written_as_the_setting_takes_it(name: str, text: str, value:
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("rounds", "99"), ("rounds", "two"), ("round", "2"), ("store", " ")]
+    ("name", "text"),
+    [
+        ("rounds", "99"),
+        ("rounds", "two"),
+        ("round", "2"),
+        ("store", " "),
+        ("strategy", "swarm"),
+        ("local_memory_gb", "inf"),
+    ],
 )
 def test_a_value_that_a_setting_does_not_take_is_refused(name: str, text: str):
     with pytest.raises(SettingsError):

@@ -2,10 +2,12 @@
 
 import os
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from podium.config import Settings, config_file, load_settings
+from podium.cli.compose import policies
+from podium.config import Settings, Strategy, config_file, load_settings
 from podium.errors import SettingsError
 
 
@@ -84,6 +86,7 @@ def test_an_unknown_setting_is_refused_with_those_that_there_are(tmp_path: Path)
         ("rounds = 2\n", {"PODIUM_ROUNDS": "many"}, {}, "PODIUM_ROUNDS: "),
         ("rounds = 2\n", {"PODIUM_ROUNDS": "2"}, {"rounds": 99}, "argument 'rounds': "),
         ("max_wait_s = 0\n", {}, {}, "config.toml, 'max_wait_s'"),
+        ('strategy = "many"\n', {}, {}, "config.toml, 'strategy'"),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_name_its_place_and_what_was_found(
@@ -95,6 +98,47 @@ def test_a_wrong_value_is_refused_with_its_name_its_place_and_what_was_found(
     assert place in said
     assert any(value in said for value in ("99", "many", "found 0"))
     assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("rounds", "x", "a whole number from 1 to 10"),
+        ("local_threads", "0", "a whole number of 1 or more"),
+        ("max_wait_s", "inf", "a number above 0"),
+        ("max_wait_s", "soon", "a number above 0"),
+        ("local_memory_gb", "nan", "a number above 0, at most 1000000"),
+        ("local_memory_gb", "1e300", "a number above 0, at most 1000000"),
+        ("strategy", "swarm", "one of conductor, single, chain"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_what_to_write(
+    tmp_path: Path, name: str, value: str, expected: str
+):
+    variable = f"PODIUM_{name.upper()}"
+    with pytest.raises(SettingsError) as caught:
+        load_settings(environment(tmp_path, **{variable: value}))
+    assert str(caught.value) == f"{variable}: write {expected} (found {value!r})."
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("store = 5", "a path"),
+        ("pool = 5", "a path"),
+        ("file_roots = 5", "a list of folders"),
+        ("principal = 5", "a text"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused_with_what_to_write(
+    tmp_path: Path, text: str, expected: str
+):
+    with pytest.raises(SettingsError, match=rf"write {expected} \(found 5\)"):
+        load_settings(environment(tmp_path, text))
+
+
+def test_every_strategy_that_can_be_set_has_a_policy():
+    assert tuple(policies(Settings())) == get_args(Strategy)
 
 
 @pytest.mark.parametrize("data", [b"rounds = ", b"\xff\xfe\x00", b"[rounds\n"])

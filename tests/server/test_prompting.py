@@ -17,6 +17,7 @@ from podium.prompting import (
     fill,
     harmless,
     prompt_hash,
+    unfenced,
     worker_prompt,
 )
 
@@ -222,3 +223,12 @@ def test_t40_making_harmless_keeps_the_length_and_is_done_once(text: str):
     defused = harmless(text, FENCE)
     assert len(defused) == len(text)
     assert harmless(defused, FENCE) == defused
+
+
+def test_a_reply_that_repeats_the_tags_of_its_prompt_is_given_without_them():
+    reply = f'<step_{FENCE} number="0">\n<reply_{FENCE}>\nForty-two.\n</reply_{FENCE}>'
+    assert unfenced(reply, FENCE) == "Forty-two."
+    assert (
+        unfenced("if a < b and c > d: <reply> stays", FENCE) == "if a < b and c > d: <reply> stays"
+    )
+    assert unfenced(f"<reply_{FENCE}>", FENCE) == f"<reply_{FENCE}>"

@@ -23,13 +23,15 @@ def main() -> None:
 
 
 def _fill_closed_streams() -> None:
-    """Let everything written to a closed stdout or stderr vanish.
+    """Let a closed stdin be empty, and all that is written to a closed stdout or stderr vanish.
 
-    Otherwise the next file that is opened, which may be the ledger, would get the stream's number.
+    Left closed, its number would go to the next file that is opened, which may be the ledger.
     """
     while (number := os.open(os.devnull, os.O_RDWR)) <= LAST_STANDARD:
         pass
     os.close(number)
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(0, encoding="utf-8")
     if sys.stdout is None:
         sys.stdout = os.fdopen(1, "w", encoding="utf-8")
     if sys.stderr is None:

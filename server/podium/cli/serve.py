@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 HOST, PORT = "127.0.0.1", 8000
+LAST_PORT = 65535
 STOP_S = 5.0
 """Seconds that runs at work have to be stored when the server is told to stop."""
 
@@ -34,7 +35,7 @@ Examples:
 @click.option("--http", is_flag=True, help="Serve streamable HTTP instead of stdio.")
 @click.option("--host", metavar="ADDRESS", help=f"Address to bind with --http [default: {HOST}].")
 @click.option(
-    "--port", type=Whole(0, 65535), metavar="N",
+    "--port", type=Whole(0, LAST_PORT), metavar="N",
     help=f"Port with --http; 0 takes any that is free [default: {PORT}].",
 )  # fmt: skip
 @pass_invocation
@@ -65,8 +66,10 @@ def _listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            other = f"choose another, for example --port {port % 65535 + 1}"
-            raise click.ClickException(f"--port: {port} is in use; {other}.") from None
+            other = PORT if port == LAST_PORT else port + 1
+            raise click.ClickException(
+                f"--port: {port} is in use; choose another, for example --port {other}."
+            ) from None
         raise click.ClickException(
             f"--port: {host} port {port} cannot be served ({error.strerror}); choose another port "
             "above 1023, or another --host."

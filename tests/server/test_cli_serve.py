@@ -1,0 +1,93 @@
+"""`podium serve --http`: where it listens, what it says, and how it ends."""
+
+import json
+import signal
+import socket
+import urllib.request
+
+import pytest
+from tests.command_line import CommandLine, finish
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
+
+
+def answer(address: str) -> bytes:
+    """What the server at *address* says to a client that begins."""
+    headers = {
+        "content-type": "application/json",
+        "accept": "application/json, text/event-stream",
+    }
+    request = urllib.request.Request(address, json.dumps(INITIALIZE).encode(), headers)
+    with urllib.request.urlopen(request, timeout=20) as response:
+        return response.read()
+
+
+@pytest.mark.parametrize(("host", "shown"), [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]")])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_the_address_that_is_told_is_served_until_a_signal_comes(
+    podium: CommandLine, host: str, shown: str, number: signal.Signals
+):
+    if host == "::1" and not has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    server = podium.start("serve", "--http", "--host", host, "--port", "0")
+    assert server.stderr is not None
+    try:
+        server.stderr.readline()
+        told = server.stderr.readline().decode()
+        assert told.startswith(f"Podium serves http://{shown}:")
+        assert not told.endswith(":0/mcp\n")
+        assert b"podium" in answer(told.removeprefix("Podium serves ").strip())
+    finally:
+        server.send_signal(number)
+        ended = finish(server)
+    assert (ended.code, ended.out) == (128 + number, "")
+
+
+def has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_a_client_that_gives_no_stdin_is_one_that_has_gone(podium: CommandLine):
+    done = podium.redirected("<&-", "serve")
+    assert (done.code, done.out) == (0, "")
+
+
+def test_a_port_in_use_is_one_sentence(podium: CommandLine):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = podium("serve", "--http", "--port", str(port))
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith(f"Error: --port: {port} is in use; choose another, for example")
+    assert len(done.err.splitlines()) == 1
+    assert not podium.ledger.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--port", "8000"], "--host and --port need --http"),
+        (["--host", "127.0.0.1"], "--host and --port need --http"),
+        (["--http", "--host", "0.0.0.0"], "Podium serves this machine only"),
+        (["--http", "--port", "x"], "'x' is not a valid whole number"),
+        (["--http", "--port", "65536"], "is not in the range"),
+    ],
+)
+def test_an_address_that_cannot_be_served_is_wrong_usage(
+    podium: CommandLine, arguments: list[str], sentence: str
+):
+    done = podium.inside("serve", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert sentence in done.err
