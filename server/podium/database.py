@@ -119,6 +119,12 @@ def _closed_on_failure(connection: sqlite3.Connection) -> Generator[None]:
 def _make_file(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"The folder {path.parent} of the ledger cannot be made ({error.strerror}); name "
+            "another file with --store FILE."
+        ) from error
+    try:
         # Exclusive, so that an existing file is never opened and closed here: closing any
         # descriptor of a file drops the locks that SQLite holds on it in this process.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))

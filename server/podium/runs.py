@@ -95,7 +95,10 @@ class Runs:
         if run.run_id in self._active:
             raise RunError(f"Run {run.run_id} is being worked on; wait for it with get_run.")
         if not await self._launch(run.run_id, work):
-            raise RunError(f"Run {run.run_id} is being worked on by another Podium process.")
+            raise RunError(
+                f"Run {run.run_id} is being worked on by another Podium process; if that one has "
+                f"died, the run is free in at most {self.lease_s:g} seconds."
+            )
 
     async def _launch(self, run_id: str, work: Work | None) -> bool:
         """Work on a run, without *work* to its answer; False if another process holds it."""
