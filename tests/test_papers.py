@@ -26,7 +26,7 @@ def test_ci_runs_the_test_command_of_the_readme() -> None:
 
 
 def test_the_tree_in_the_readme_names_files_that_exist() -> None:
-    tree = README.split("```text", 1)[1].split("```", 1)[0]
+    tree = README.rsplit("```text", 1)[1].split("```", 1)[0]
     named = re.findall(r"^ *([\w./-]+?\.(?:py|md|toml|jsonl))(?: |$)", tree, re.MULTILINE)
     known = {path.name for path in ROOT.rglob("*") if ".venv" not in path.parts}
     assert named
