@@ -27,7 +27,7 @@ from mcp.types import (
     TextContent,
     ToolAnnotations,
 )
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from podium import __version__
 from podium.arguments import (
@@ -47,20 +47,27 @@ from podium.arguments import (
     Strategy,
     Workers,
     argument,
-    untitled,
 )
 from podium.config import Settings
 from podium.errors import PodiumError, QuestionError
-from podium.estimate import Estimate, estimate
+from podium.estimate import estimate
 from podium.inputs import from_text, read_file, read_moment
 from podium.plan import Step
-from podium.receipt import Receipt
+from podium.results import (
+    PaidView,
+    PlanView,
+    RunList,
+    RunResult,
+    RunsResult,
+    WorkerList,
+    WorkersResult,
+)
 from podium.revision import check_own_plan, edit_step, replace_plan, run_step
 from podium.runs import Runs, Work
-from podium.trace import Event, Observer, Run, RunRequest, RunSummary, TextFile
+from podium.trace import Event, Observer, Run, RunRequest, TextFile
 from podium.views import RunView, full_receipt, prompt_text, told, told_steps, told_worker, view
 from podium_workers.errors import WorkerError
-from podium_workers.worker import Frozen, WorkerCard, mend
+from podium_workers.worker import mend
 
 PROGRESS_S = 8.0
 """Seconds between signs of life while nothing happens; idle limits of clients start at 10."""
@@ -78,58 +85,6 @@ EXPECTED = (PodiumError, WorkerError, ValidationError)
 """Failures whose text is written for the caller."""
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class Published(BaseModel):
-    """Base of the published result types: they name the main fields and allow the others.
-
-    Whole schemas would cost every client thousands of tokens in `tools/list`.
-    """
-
-    model_config = ConfigDict(extra="allow", json_schema_extra=untitled)
-
-
-class RunResult(Published):
-    run_id: str
-    status: str
-    answer: str
-
-
-class RunsResult(Published):
-    runs: list[dict[str, JsonValue]]
-
-
-class WorkersResult(Published):
-    workers: list[dict[str, JsonValue]]
-    conductor: str
-
-
-class PlanView(RunView):
-    """A planned run with what it will take."""
-
-    estimate: Estimate | None
-
-
-class PaidView(RunView):
-    """A run with its receipt: who did what, what it cost, what was cut or not read."""
-
-    receipt: Receipt
-
-
-class RunList(Frozen):
-    """Runs, newest first or best match first."""
-
-    runs: tuple[RunSummary, ...]
-    snippets: tuple[str, ...] = ()
-    """For a search, where each run matches."""
-
-
-class WorkerList(Frozen):
-    """The pool, strongest first."""
-
-    workers: tuple[WorkerCard, ...]
-    conductor: str
-    """Worker that writes the plans."""
 
 
 def answers_errors(tool: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
