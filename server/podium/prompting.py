@@ -63,7 +63,8 @@ def harmless(text: str, fence: str) -> str:
 def unfenced(text: str, fence: str) -> str:
     """A reply without the fence tags of its prompt, which small models like to repeat."""
     tags = re.compile(rf"</?(?:{'|'.join(_FENCED)})_{fence}[^>\n]*>\n?")
-    return tags.sub("", text).strip() or text
+    without, found = tags.subn("", text)
+    return (without.strip() or text) if found else text
 
 
 class Visible(Frozen):
