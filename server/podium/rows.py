@@ -151,6 +151,8 @@ def summary(row: Row, spent: Usage, now: float) -> RunSummary:
     resumed_at = None if row["resumed_at"] is None else float(row["resumed_at"])
     seconds = seconds_of(float(row["worked_s"] or 0.0), resumed_at, until)
     fields = {name: row[name] for name in _SUMMARY_COLUMNS}
+    if row["status"] == "running" and row["lease_until"] and float(row["lease_until"]) <= now:
+        fields["status"] = "interrupted"  # its process has died
     more = {"fallback": bool(row["fallback"]), "seconds": seconds, "usage": spent}
     return _built(RunSummary, f"Run {row['run_id']}", fields | more)
 

@@ -102,6 +102,17 @@ async def test_a_summary_says_who_planned_what_was_used_and_how_long_it_took(
     assert (await store.summaries())[0].seconds == 2.5
 
 
+async def test_a_run_whose_process_died_is_listed_as_interrupted(
+    store: Store, clock: Clock
+) -> None:
+    run = await stored(store, a_run(status="running", resumed_at=clock.now))
+    assert await store.claim(run.run_id, "somebody", 30.0)
+    assert (await store.summaries())[0].status == "running"
+    clock.now += 31.0
+    (summary,) = await store.summaries()
+    assert (summary.status, summary.seconds) == ("interrupted", 30.0)
+
+
 async def test_a_run_that_never_began_has_used_nothing(store: Store) -> None:
     await stored(store, a_run())
 
