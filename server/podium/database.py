@@ -119,10 +119,12 @@ def _closed_on_failure(connection: sqlite3.Connection) -> Generator[None]:
 def _make_file(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        _check_writable(path)
     except OSError as error:
         raise StoreError(
-            f"The folder {path.parent} of the ledger cannot be made ({error.strerror}); name "
-            "another file with --store FILE."
+            f"The folder of the ledger {path} cannot be made ({error.strerror}); name another "
+            "file with --store FILE."
         ) from error
     try:
         # Exclusive, so that an existing file is never opened and closed here: closing any
