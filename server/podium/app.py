@@ -158,10 +158,9 @@ class Tools:
         on: call get_run or this tool with its run_id, which is free.
         """
         options = _given(
-            strategy=strategy or None, rounds=rounds or None, conductor=conductor or None,
-            workers=tuple(workers) or None, exclude=tuple(exclude) or None,
-            local_only=local_only or None, follow_up=follow_up or None,
-            max_seconds=max_seconds or None, depth=None if depth < 0 else depth,
+            depth, strategy=strategy, rounds=rounds, conductor=conductor, workers=tuple(workers),
+            exclude=tuple(exclude), local_only=local_only, follow_up=follow_up,
+            max_seconds=max_seconds,
         )  # fmt: skip
         steps = [
             Step(worker=step.worker, subtask=step.subtask, access=tuple(step.access))
@@ -176,12 +175,13 @@ class Tools:
             run = await self._create(question, files, options, steps)
         if steps:
             await self.runs.launch(run, self._new_plan(steps))
+        until = anyio.current_time() + (max_wait_s or self.settings.max_wait_s)
         await self.runs.start(run)
         run = await self._wait(run, ctx, max_wait_s)
         if run.status == "running" and not await self.runs.at_work(run.run_id):
             # Its process died, and its lease has ended while we waited.
             await self.runs.start(run)
-            run = await self._wait(run, ctx, max_wait_s)
+            run = await self._wait(run, ctx, max(until - anyio.current_time(), 0.01))
         return await self._told(run)
 
     @answers_errors
@@ -207,10 +207,9 @@ class Tools:
         it, orchestrate(run_id, plan=...) starts an edited one, run_step walks it step by step.
         """
         options = _given(
-            strategy=strategy or None, rounds=rounds or None, conductor=conductor or None,
-            workers=tuple(workers) or None, exclude=tuple(exclude) or None,
-            local_only=local_only or None, follow_up=follow_up or None,
-            max_seconds=max_seconds or None, depth=None if depth < 0 else depth,
+            depth, strategy=strategy, rounds=rounds, conductor=conductor, workers=tuple(workers),
+            exclude=tuple(exclude), local_only=local_only, follow_up=follow_up,
+            max_seconds=max_seconds,
         )  # fmt: skip
         run = await self._create(question, files, options)
         await self.runs.launch(run, self.runs.orchestrator.plan)
@@ -526,9 +525,10 @@ async def _report(events: MemoryObjectReceiveStream[Event], ctx: Context) -> Non
         await ctx.report_progress(done, None, mend(f"{last} ({seconds:.0f} s)"))
 
 
-def _given(**options: object) -> dict[str, object]:
-    """The options that the caller has given."""
-    return {name: value for name, value in options.items() if value is not None}
+def _given(depth: int, **options: object) -> dict[str, object]:
+    """The options that the caller has given: empty ones, and a depth below 0, stand for none."""
+    given = {name: value for name, value in options.items() if value}
+    return given if depth < 0 else {**given, "depth": depth}
 
 
 def _page(text: str, page: int, run: Run, step: int = -1) -> str:

@@ -85,7 +85,7 @@ class Round(Frozen):
 
 EventKind = Literal[
     "planning", "plan", "step_started", "step_finished", "step_failed", "fallback",
-    "waiting", "accepted", "finished", "failed", "note",
+    "waiting", "accepted", "finished", "failed",
 ]  # fmt: skip
 
 

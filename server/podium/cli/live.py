@@ -109,7 +109,7 @@ class LiveTable(Progress):
                 self._add(event.run_id, event.plan)
             case "accepted" | "finished" | "failed":
                 self._doing = ""
-            case "step_failed" | "fallback" | "note":
+            case "step_failed" | "fallback":
                 for line in lines_of(event):
                     self._console.print(Text(line, style="yellow"))
             case _:
