@@ -132,11 +132,11 @@ def text(connection: sqlite3.Connection, sha: str) -> str:
 
 
 def summaries(
-    connection: sqlite3.Connection, only: Filter, now: float, *, limit: int, offset: int
+    connection: sqlite3.Connection, only: Filter, now: float, *, limit: int
 ) -> tuple[RunSummary, ...]:
     where, values = only.where()
-    where += " ORDER BY created_at DESC, id DESC LIMIT :limit OFFSET :offset"
-    return _summaries(connection, where, values | {"limit": limit, "offset": offset}, now)
+    where += " ORDER BY created_at DESC, id DESC LIMIT :limit"
+    return _summaries(connection, where, values | {"limit": limit}, now)
 
 
 def search_hits(

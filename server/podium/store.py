@@ -178,19 +178,18 @@ class Store:
         *,
         principal: str | None = None,
         limit: int = 20,
-        offset: int = 0,
         since: float | None = None,
         until: float | None = None,
         status: RunStatus | None = None,
         nested: bool | None = False,
     ) -> tuple[RunSummary, ...]:
-        """A page of the list of runs, newest first; *since* and *until* are Unix times.
+        """The newest runs, newest first; *since* and *until* are Unix times.
 
         Runs that are steps of others are left out; with *nested* None they are there as well.
         """
         only = Filter(principal=principal, since=since, until=until, status=status, nested=nested)
         now = self._clock()
-        read = partial(queries.summaries, only=only, now=now, limit=limit, offset=offset)
+        read = partial(queries.summaries, only=only, now=now, limit=limit)
         return await self._reader.do(read)
 
     async def search(
