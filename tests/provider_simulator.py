@@ -49,6 +49,10 @@ class Asked:
         return cast("list[Mapping[str, object]]", self.body["messages"])
 
 
+Rule = Callable[[Asked], Answer]
+"""Decides by the request, so that the order in which requests arrive does not matter."""
+
+
 class Provider:
     """The simulated provider, as a test sees it."""
 
@@ -58,15 +62,15 @@ class Provider:
 
     def reset(self) -> None:
         self.requests: list[Asked] = []
-        self._answers: list[Answer] = []
+        self._answers: list[Answer | Rule] = []
         self._lock = threading.Lock()
         self.stalling = threading.Event()
         """Set while an answer stands still."""
         self.disconnected = threading.Event()
         """Set once a client hung up on an answer that stood still."""
 
-    def answers(self, *answers: Answer) -> None:
-        """Give these in order; the last one repeats."""
+    def answers(self, *answers: Answer | Rule) -> None:
+        """Give these in order; the last one repeats. A rule looks at the request first."""
         self._answers = list(answers)
 
     @property
@@ -86,7 +90,7 @@ class Provider:
         with self._lock:
             self.requests.append(asked)
             answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
-        await self._give(answer, receive, send)
+        await self._give(answer if isinstance(answer, Answer) else answer(asked), receive, send)
 
     async def _give(self, answer: Answer, receive: Receive, send: Send) -> None:
         if answer.before == "STALL":
