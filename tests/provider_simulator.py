@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal, cast
+from urllib.parse import parse_qsl
 
 import uvicorn
 
@@ -43,6 +44,8 @@ class Asked:
     path: str
     headers: Mapping[str, str]
     body: Mapping[str, object]
+    method: str = "POST"
+    query: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def messages(self) -> list[Mapping[str, object]]:
@@ -86,7 +89,13 @@ class Provider:
             more = bool(event.get("more_body", False))
         raw = cast("list[tuple[bytes, bytes]]", scope["headers"])
         headers = {name.decode().lower(): value.decode() for name, value in raw}
-        asked = Asked(str(scope["path"]), headers, json.loads(body) if body else {})
+        asked = Asked(
+            str(scope["path"]),
+            headers,
+            json.loads(body) if body else {},
+            method=str(scope["method"]),
+            query=dict(parse_qsl(cast("bytes", scope["query_string"]).decode())),
+        )
         with self._lock:
             self.requests.append(asked)
             answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]

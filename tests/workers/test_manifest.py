@@ -12,9 +12,11 @@ from podium_workers.manifest import (
     LONGEST_REPLY,
     UNKNOWN_WINDOW,
     AnthropicEntry,
+    CommandEntry,
     LocalEntry,
     OpenAIEntry,
     PoolManifest,
+    ProgramEntry,
     ScriptedEntry,
     default_manifest,
     load_manifest,
@@ -23,9 +25,9 @@ from podium_workers.manifest import (
 )
 from podium_workers.prices import row_of
 from podium_workers.wire import entries, items
-from podium_workers.worker import Price
+from podium_workers.worker import LongPrice, Price
 
-SHIPPED = ("local", "hosted", "openrouter", "mixed")
+SHIPPED = ("local", "hosted", "openrouter", "mixed", "programs", "assistants", "vllm")
 FULL = """
 conductor = "claude"
 conductor_form = "lists"
@@ -113,7 +115,15 @@ def test_everything_that_a_manifest_can_say_is_kept():
         "where": "hosted",
         "context_window": 400_000,
         "max_output_tokens": 8192,
-        "price": {"input": 1.25, "output": 10, "cached_input": 0.125, "cache_write": None},
+        "reasoning_floor": 0,
+        "price": {
+            "input": 1.25,
+            "output": 10,
+            "cached_input": 0.125,
+            "cache_write": None,
+            "cache_write_long": None,
+            "long": (),
+        },
         "good_at": "everything",
         "role": "Be brief.",
         "parallel": 7,
@@ -137,11 +147,41 @@ def test_price_window_and_limit_of_a_known_model_come_from_the_table():
     assert card.price == known.price
 
 
-def test_a_window_beyond_which_the_price_is_another_one_has_no_known_price():
-    card = parse_manifest(entry(model="gpt-6.2-sol", context_window=1_000_000), "p").workers[0].card
-    assert card.price is None
-    card = parse_manifest(entry(model="gpt-6.2-sol", context_window=100_000), "p").workers[0].card
-    assert card.price is not None
+def test_a_window_beyond_which_no_price_is_known_has_none():
+    windows = {100_000: True, 272_000: True, 1_050_000: True, 1_050_001: False}
+    for window, known in windows.items():
+        text = entry(model="gpt-6.2-sol", context_window=window)
+        card = parse_manifest(text, "p").workers[0].card
+        assert (card.price is not None) == known, window
+    unset = parse_manifest(entry(model="gpt-6.2-sol"), "p").workers[0].card
+    assert unset.context_window == 272_000, (
+        "no prompt meets the dear rates unless that is asked for"
+    )
+
+
+def test_a_price_can_have_rates_for_long_prompts():
+    long = "{ above = 1000, input = 3, output = 4 }"
+    text = entry() + f"\nprice = {{ input = 1, output = 2, long = [{long}] }}"
+    assert parse_manifest(text, "p").workers[0].card.price == Price(
+        input=1, output=2, long=(LongPrice(above=1000, input=3, output=4),)
+    )
+    with pytest.raises(ManifestError, match=r"there is no such key; did you mean 'above'\?"):
+        parse_manifest(text.replace("above", "abovee"), "p")
+
+
+@pytest.mark.parametrize("thinking", ['"off"', '"adaptive"', "4000"])
+def test_thinking_and_effort_of_a_claude_can_be_set(thinking: str):
+    text = f"{entry(name='c', kind='anthropic', effort='max')}\nthinking = {thinking}"
+    worker = parse_manifest(text, "p").workers[0]
+    assert isinstance(worker, AnthropicEntry)
+    assert (repr(worker.thinking).replace("'", '"'), worker.effort) == (thinking, "max")
+
+
+@pytest.mark.parametrize("thinking", ['"on"', "100", "true"])
+def test_a_way_of_thinking_that_there_is_not_is_an_error(thinking: str):
+    text = f"{entry(name='c', kind='anthropic')}\nthinking = {thinking}"
+    with pytest.raises(ManifestError, match="thinking"):
+        parse_manifest(text, "p")
 
 
 def test_a_known_name_at_another_address_has_no_known_price():
@@ -397,3 +437,80 @@ def test_several_keys_give_one_pool_in_the_order_of_strength():
 def test_openrouter_counts_only_where_there_is_no_other_key():
     manifest, _ = pool_of({"OPENAI_API_KEY": "secret", "OPENROUTER_API_KEY": "secret"})
     assert manifest.names == ("gpt-sol", "gpt-luna")
+
+
+WRITER = '[[worker]]\nname = "writer"\nkind = "local"\ngguf = "smollm2"\ncontext_window = 8192\n'
+
+
+def programs(by: str, *, top: str = "") -> str:
+    """A manifest with a writer and a worker for programs that asks *by*."""
+    return f'{top}[[worker]]\nname = "programs"\nkind = "program"\nby = "{by}"\n{WRITER}'
+
+
+def test_a_worker_for_programs_takes_what_it_can_from_the_one_that_writes_them():
+    first, second = parse_manifest(programs("writer"), "pool.toml").workers
+    assert isinstance(first, ProgramEntry)
+    card = first.card_over(second.card)
+    assert (card.name, card.kind, card.model) == ("programs", "program", "smollm2")
+    assert (card.where, card.price) == ("local", second.card.price)
+    assert card.context_window < second.card.context_window
+    assert "Python program" in card.good_at
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (programs("wrter"), "lets 'wrter' write its programs"),
+        (programs("programs"), "choose one of writer"),
+        (programs("writer", top='conductor = "programs"\n'), "choose 'writer'"),
+        (
+            programs("again") + '[[worker]]\nname = "again"\nkind = "program"\nby = "writer"\n',
+            "choose one of writer",
+        ),
+        (programs("writer").replace("by =", "of ="), "there is no such key"),
+    ],
+)
+def test_a_worker_for_programs_needs_another_worker_that_writes(text: str, problem: str):
+    with pytest.raises(ManifestError, match=problem):
+        parse_manifest(text, "pool.toml")
+
+
+def command(text: str) -> str:
+    return f'[[worker]]\nname = "helper"\nkind = "command"\n{text}\n'
+
+
+def test_an_assistant_is_named_by_its_preset_and_a_program_by_its_command():
+    preset = parse_manifest(command('preset = "codex"\nmodel = "m"'), "pool.toml").workers[0].card
+    assert (preset.model, preset.where, preset.price) == ("m", "hosted", None)
+    text = command('command = ["/usr/bin/helper", "-q"]\nwhere = "local"')
+    other = parse_manifest(text, "pool.toml").workers[0].card
+    assert (other.model, other.where, other.price) == ("helper", "local", Price(input=0, output=0))
+    assert other.context_window == UNKNOWN_WINDOW
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "name either a preset"),
+        ('preset = "claude"\ncommand = ["claude"]', "name either a preset"),
+        ("command = []", "name either a preset"),
+        ('preset = "cursor"', "'claude', 'codex' or 'gemini'"),
+        ('command = "helper -q"', "must be a list"),
+        ('command = ["helper"]\nargs = ["-q"]', "put them into command"),
+        ('preset = "claude"\nenv = ["sk-abcdef123456"]', "never their values"),
+        ('preset = "claude"\nshell = true', "there is no such key"),
+    ],
+)
+def test_what_is_wrong_with_a_command_is_said(text: str, problem: str):
+    with pytest.raises(ManifestError, match=problem) as caught:
+        parse_manifest(command(text), "pool.toml")
+    assert "abcdef" not in str(caught.value)
+
+
+def test_a_commands_paths_start_at_the_manifests_folder(tmp_path: Path):
+    text = command('command = ["./helper", "./x"]\nfolder = "project"')
+    (tmp_path / "pool.toml").write_text(text)
+    (entry,) = load_manifest(tmp_path / "pool.toml").workers
+    assert isinstance(entry, CommandEntry)
+    assert entry.command == (str(tmp_path / "helper"), "./x")
+    assert entry.folder == str(tmp_path / "project")

@@ -35,7 +35,8 @@ from podium_workers.errors import (
     WorkerError,
 )
 from podium_workers.hosted import translated
-from podium_workers.openai import OpenAIWorker, meaning
+from podium_workers.openai import OpenAIWorker
+from podium_workers.openai_client import meaning
 from podium_workers.wire import ApiKey, TimeLimits
 from podium_workers.worker import (
     ModelSettings,

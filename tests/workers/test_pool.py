@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -273,3 +274,51 @@ sys.exit(f"imported: {heavy}" if heavy else 0)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+PROGRAMS = """
+[[worker]]
+name = "programs"
+kind = "program"
+by = "writer"
+
+[[worker]]
+name = "writer"
+kind = "scripted"
+replies = ["```python\\nprint(6 * 7)\\n```"]
+
+[[worker]]
+name = "other"
+kind = "scripted"
+replies = ["words"]
+"""
+
+
+async def test_a_worker_for_programs_asks_the_pools_own_worker(tmp_path: Path):
+    async with opened(PROGRAMS, tmp_path, PATH=os.environ["PATH"]) as pool:
+        assert pool.names == ("programs", "writer", "other")
+        assert pool.conductor == "writer", "a plan is no program"
+        worker = pool.get("programs")
+        if not (found := await health(worker)).ok:
+            pytest.skip(found.detail)
+        reply = await ask(pool, "programs")
+    assert reply.text.startswith("42\n")
+
+
+async def test_who_leaves_a_worker_out_leaves_out_what_would_ask_it(tmp_path: Path):
+    async with opened(PROGRAMS, tmp_path) as pool:
+        assert pool.allowed(exclude=["writer"]).names == ("other",)
+        assert pool.allowed(exclude=["other"]).conductor == "writer"
+        alone = pool.allowed(workers=["programs", "other"])
+        assert (alone.names, alone.conductor) == (("programs", "other"), "other")
+        assert pool.allowed(workers=["programs"]).conductor == "programs"
+
+
+async def test_a_command_gets_the_prompt_and_of_the_environment_what_it_may_have(tmp_path: Path):
+    text = '[[worker]]\nname = "helper"\nkind = "command"\ncommand = ["sh", "-c", "cat; env"]\n'
+    env = {"PATH": os.environ["PATH"], "OPENAI_API_KEY": "sk-secret-secret-1"}
+    async with opened(text, tmp_path, **env) as pool:
+        reply = await ask(pool, "helper")
+    assert reply.text.startswith("?")
+    assert "PODIUM_NESTED=1" in reply.text
+    assert "OPENAI_API_KEY" not in reply.text

@@ -6,6 +6,7 @@ WorkerError
 ├── RateLimitedError           too many requests or tokens; may carry retry_after
 ├── OverloadedError            the provider is there but cannot serve now (5xx)
 ├── UnreachableError           no connection, wrong address, no such host
+│   └── NotInstalledError      a program that this worker needs is not on this machine
 ├── SlowReplyError             a limit on first byte, silence or total time struck
 ├── ContextTooLongError        the prompt does not fit the model's window
 ├── RefusedError               the provider or the model declined or filtered
@@ -13,6 +14,7 @@ WorkerError
 ├── MalformedReplyError        a reply that is not what the wire format promises
 ├── UnsupportedParameterError  the model does not take a setting that was sent
 ├── UnknownModelError          the endpoint has no model of that name
+├── NotRecordedError           the cassette that stands in for the worker has no such call
 └── ModelFileError             a local model's weights are missing, damaged or do not fit
 ManifestError                  a pool manifest is wrong: names file and field
 PoolSelectionError             a choice of workers that names an unknown one or leaves none
@@ -61,6 +63,12 @@ class UnreachableError(WorkerError):
     transient = True
 
 
+class NotInstalledError(UnreachableError):
+    """Trying again is no use; the text says what to install."""
+
+    transient = False
+
+
 class SlowReplyError(WorkerError):
     """A time limit struck; `limit` says which one."""
 
@@ -80,8 +88,14 @@ class RefusedError(WorkerError):
 
 
 class EmptyReplyError(WorkerError):
+    """A reply without text; `used_up` when its whole limit of output tokens went elsewhere."""
+
     code = "empty"
     transient = True
+
+    def __init__(self, message: str, *, used_up: bool = False) -> None:
+        super().__init__(message)
+        self.used_up = used_up
 
 
 class MalformedReplyError(WorkerError):
@@ -103,6 +117,10 @@ class UnsupportedParameterError(WorkerError):
 
 class UnknownModelError(WorkerError):
     code = "unknown_model"
+
+
+class NotRecordedError(WorkerError):
+    code = "not_recorded"
 
 
 class ModelFileError(WorkerError):

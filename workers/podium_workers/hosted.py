@@ -1,6 +1,6 @@
 """What hosted workers have in common: one client each, and learning what a model does not take.
 
-Knows no wire format: `openai` and `anthropic` each add theirs.
+Knows no wire format: `openai`, `responses` and `anthropic` each add theirs.
 """
 
 from abc import ABC, abstractmethod
@@ -19,6 +19,8 @@ from podium_workers.errors import (
     UnsupportedParameterError,
     WorkerError,
 )
+from podium_workers.learned import Learned
+from podium_workers.quirks import quirks_of
 from podium_workers.wire import (
     ApiKey,
     Said,
@@ -41,8 +43,9 @@ ErrorT = TypeVar("ErrorT", bound=Exception)
 class HostedWorker(ABC, Generic[ClientT]):
     """A worker behind a provider's HTTP interface.
 
-    A parameter that the model does not take is left out from then on, on this worker alone; what
-    was really sent stands in the record of each attempt.
+    What a model is known not to take is not sent (`quirks`). A parameter that it refuses is left
+    out from then on, and remembered between processes once the request without it was taken
+    (`learned`). What was really sent stands in the record of each attempt.
     """
 
     check_names_model: ClassVar[bool] = False
@@ -56,13 +59,20 @@ class HostedWorker(ABC, Generic[ClientT]):
         base_url: str,
         limits: TimeLimits | None = None,
         temperature: float | None = None,
+        effort: str | None = None,
+        learned: Learned | None = None,
     ) -> None:
         self._card = card
         self._key = key
         self._base_url = base_url.rstrip("/")
         self._limits = limits or TimeLimits()
         self._own_temperature = temperature
+        self._reasoning_effort = effort
+        self._quirks = quirks_of(card.model, self._base_url)
+        self._learned = learned or Learned()
         self._refused: set[str] = set()
+        self._known: frozenset[str] | None = None
+        """Of what is refused, the part that is remembered already; None before it was read."""
         self._client: ClientT | None = None
         # Held while the library is imported, so that calls at the same time make one client.
         self._opening = anyio.Lock()
@@ -70,6 +80,11 @@ class HostedWorker(ABC, Generic[ClientT]):
     @property
     def card(self) -> WorkerCard:
         return self._card
+
+    @property
+    def has_key(self) -> bool:
+        """Whether a key is there, or none is needed."""
+        return self._key.variable is None or self._key.secret is not None
 
     async def reply(self, prompt: Prompt, settings: ModelSettings, call: Call) -> Reply:
         """Answer *prompt*.
@@ -81,17 +96,41 @@ class HostedWorker(ABC, Generic[ClientT]):
         async with self._opening:
             if self._client is None:
                 self._client = await to_thread.run_sync(self._open, secret)
-        messages = messages_of(prompt, self._card)
+            if self._known is None:
+                self._known = await to_thread.run_sync(
+                    self._learned.refused, self._base_url, self._card.model
+                )
+                self._refused |= self._known
+        return await self._answer(self._client, messages_of(prompt, self._card), settings, call)
+
+    async def _answer(
+        self,
+        client: ClientT,
+        messages: tuple[Message, ...],
+        settings: ModelSettings,
+        call: Call,
+    ) -> Reply:
+        """Ask, and again without what is refused."""
         while True:
             parameters = self.parameters(settings)
             try:
-                return await self._ask(self._client, messages, parameters, call)
+                reply = await self._ask(client, messages, parameters, call)
             except UnsupportedParameterError as error:
                 if error.parameter is None:
                     raise
                 self._refused.add(error.parameter)
                 if self.parameters(settings) == parameters:
                     raise
+            else:
+                await self._remember()
+                return reply
+
+    async def _remember(self) -> None:
+        """Keep what was newly seen to be refused, now that the request without it was taken."""
+        new = self._refused - (self._known or frozenset())
+        if new:
+            self._known = frozenset(self._refused)
+            await self._learned.add(self._base_url, self._card.model, new)
 
     async def check(self) -> str:
         """What a look at the endpoint shows; it takes at most some seconds and costs nothing.
@@ -172,7 +211,12 @@ class HostedWorker(ABC, Generic[ClientT]):
         return min(asked, self._card.max_output_tokens)
 
     def _temperature(self, settings: ModelSettings) -> float | None:
-        """What was asked for, else this worker's own; None leaves it to the provider."""
+        """What was asked for, else this worker's own; None leaves it to the provider.
+
+        None too where the model is known to refuse any.
+        """
+        if not self._quirks.takes_temperature(self._reasoning_effort):
+            return None
         return self._own_temperature if settings.temperature is None else settings.temperature
 
 

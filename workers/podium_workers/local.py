@@ -27,6 +27,7 @@ from podium_workers.errors import (
     UnsupportedParameterError,
     WorkerError,
 )
+from podium_workers.schemas import spaced
 from podium_workers.sources import Source
 from podium_workers.weights import Notify, find, is_present, megabytes, pull
 from podium_workers.wire import (
@@ -151,7 +152,9 @@ class LocalWorker:
             "timings_per_token": True,
             "cache_prompt": True,
         }
-        if settings.response_schema is not None:
+        if settings.grammar is not None:
+            wanted["grammar"] = settings.grammar
+        elif settings.response_schema is not None:
             wanted["grammar"] = held_to(settings.response_schema)
         return {name: value for name, value in wanted.items() if value is not None}
 
@@ -224,11 +227,9 @@ class LocalWorker:
 def held_to(schema: Mapping[str, JsonValue]) -> str:
     """A grammar for llama.cpp that holds a reply to *schema* and fixes the spaces in it.
 
-    `response_format` would leave the spaces free. A small model then starts to indent, forgets the
-    examples of its prompt and fills every list to its longest.
+    `response_format` would leave the spaces free.
     """
-    spaces = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-    return "%llguidance {}\nstart: %json " + json.dumps({**schema, "x-guidance": spaces})
+    return "%llguidance {}\nstart: %json " + json.dumps(spaced(schema))
 
 
 def _check_schema(schema: Mapping[str, JsonValue]) -> None:

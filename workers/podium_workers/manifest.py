@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -13,8 +13,19 @@ from pydantic import ConfigDict, Field, ValidationError, field_validator, model_
 from podium_workers.errors import ManifestError
 from podium_workers.explain import explain
 from podium_workers.scripted import Rule
-from podium_workers.wire import ANTHROPIC_URL, OPENAI_URL, TimeLimits, is_loopback, scrub
-from podium_workers.worker import Frozen, Price, WorkerCard
+from podium_workers.vllm_options import OWN_WINDOW, VllmOptions
+from podium_workers.wire import (
+    ANTHROPIC_URL,
+    OPENAI_URL,
+    TimeLimits,
+    is_loopback,
+    is_openai,
+    scrub,
+)
+from podium_workers.worker import Frozen, LongPrice, Price, WorkerCard
+
+if TYPE_CHECKING:
+    from podium_workers.prices import PriceTable
 
 RESERVED = frozenset({"podium", "caller"})
 """Names that plans use for steps that no worker of a pool does."""
@@ -23,6 +34,10 @@ UNKNOWN_WINDOW = 8192
 cut than one that an endpoint cuts in silence (user report T22)."""
 LONGEST_REPLY = 16_384
 """Output tokens unless a manifest says otherwise: room for a model that reasons."""
+ASSISTANT_WINDOW = 128_000
+"""Tokens that a command-line assistant's model has at least, less what it needs for itself."""
+PROGRAM_TOKENS = 800
+"""Tokens that instructions and complaints add to the prompt of a worker that writes programs."""
 
 _FREE = Price(input=0, output=0)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -35,13 +50,25 @@ class StatedPrice(Price):
     model_config = ConfigDict(strict=True)
 
 
-class _Entry(Frozen):
+class _Named(Frozen):
     """What every kind of worker has."""
 
     model_config = ConfigDict(strict=True)
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
     """As plans and arguments name it."""
+
+    @field_validator("name")
+    @classmethod
+    def _is_not_reserved(cls, name: str) -> str:
+        if name in RESERVED:
+            raise ValueError(f"{name!r} has a meaning of its own in plans; choose another name")
+        return name
+
+
+class _Entry(_Named):
+    """What every kind of worker has that is not recorded."""
+
     good_at: str = ""
     """One line for the conductor: what it does well, and what it does not."""
     role: str = ""
@@ -51,13 +78,6 @@ class _Entry(Frozen):
     max_output_tokens: int | None = Field(default=None, ge=1)
     parallel: int = Field(default=4, ge=1)
     """Calls at the same time."""
-
-    @field_validator("name")
-    @classmethod
-    def _is_not_reserved(cls, name: str) -> str:
-        if name in RESERVED:
-            raise ValueError(f"{name!r} has a meaning of its own in plans; choose another name")
-        return name
 
     def _reply_limit(self, window: int, longest: int) -> int:
         return self.max_output_tokens or min(longest, window // 2)
@@ -119,19 +139,24 @@ class HostedEntry(_ModelEntry):
     def limits(self) -> TimeLimits:
         return TimeLimits(first_byte_s=self.first_byte_s, idle_s=self.idle_s)
 
-    def _card(self, kind: str, own_url: str) -> WorkerCard:
+    def _card(
+        self, kind: str, own_url: str, prices: "PriceTable | None", *, effort: str | None = None
+    ) -> WorkerCard:
         from podium_workers.prices import row_of
+        from podium_workers.quirks import quirks_of
 
         url = self.base_url or own_url
-        known = row_of(self.model, base_url=url)
+        known = row_of(self.model, base_url=url, table=prices)
+        quirks = quirks_of(self.model, url)
         where = self.where or ("local" if is_loopback(url) else "hosted")
-        window = self.context_window or (known.window if known else UNKNOWN_WINDOW)
+        window = self.context_window or (known and known.window) or quirks.window or UNKNOWN_WINDOW
         price: Price | None = _FREE if where == "local" else None
         if self.price:
             price = Price.model_validate(self.price.model_dump())
-        elif known and window <= known.window:
+        elif known and window <= (known.priced_up_to or window):
             price = known.price
-        longest = min(LONGEST_REPLY, known.max_output) if known else LONGEST_REPLY
+        most = (known and known.max_output) or quirks.max_output
+        longest = min(LONGEST_REPLY, most or LONGEST_REPLY)
         return WorkerCard(
             name=self.name,
             kind=kind,
@@ -139,6 +164,7 @@ class HostedEntry(_ModelEntry):
             where=where,
             context_window=window,
             max_output_tokens=self._reply_limit(window, longest),
+            reasoning_floor=quirks.floor(effort),
             price=price,
             good_at=self.good_at,
             role=self.role,
@@ -147,9 +173,39 @@ class HostedEntry(_ModelEntry):
 
 
 class OpenAIEntry(HostedEntry):
-    """A model at OpenAI or any address that speaks its Chat Completions."""
+    """A model at OpenAI or any address that speaks its Chat Completions or Responses."""
 
     kind: Literal["openai"]
+    api: Literal["responses", "chat"] | None = None
+    """Which of the two it is asked by: Responses at OpenAI itself, Chat Completions at every other
+    address, unless this says otherwise."""
+    background: bool = False
+    """Whether replies are made in the background at the provider, so that a process that died can
+    take up a reply that is paid for. Needs Responses, and has the provider store each reply."""
+    effort: str | None = Field(default=None, min_length=1)
+    """How much it reasons before it replies, by the model's own name for it, such as "low"; the
+    model's own measure when not given."""
+
+    @model_validator(mode="after")
+    def _can_do_that(self) -> Self:
+        from podium_workers.quirks import quirks_of
+
+        if self.background and self.interface == "chat":
+            raise ValueError(
+                'background = true needs the Responses interface; add api = "responses" if the '
+                "address has it"
+            )
+        efforts = quirks_of(self.model, self.url).family.efforts
+        if self.effort is not None and efforts and self.effort not in efforts:
+            raise ValueError(
+                f"{self.model!r} knows no effort {self.effort!r}; choose one of "
+                f"{', '.join(efforts)}"
+            )
+        return self
+
+    @property
+    def interface(self) -> Literal["responses", "chat"]:
+        return self.api or ("responses" if is_openai(self.url) else "chat")
 
     @property
     def url(self) -> str:
@@ -162,13 +218,22 @@ class OpenAIEntry(HostedEntry):
 
     @property
     def card(self) -> WorkerCard:
-        return self._card("openai", OPENAI_URL)
+        return self.card_by(None)
+
+    def card_by(self, prices: "PriceTable | None") -> WorkerCard:
+        """The card, with a price that the manifest leaves open from *prices*."""
+        return self._card("openai", OPENAI_URL, prices, effort=self.effort)
 
 
 class AnthropicEntry(HostedEntry):
     """A model at Anthropic or any address that speaks its Messages."""
 
     kind: Literal["anthropic"]
+    thinking: Literal["off", "adaptive"] | Annotated[int, Field(ge=1024)] | None = None
+    """Whether it thinks before it replies: "off", "adaptive" (as much as it finds right), or at
+    most so many tokens on models that take a number; the model's own way when not given."""
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+    """How much it puts into thinking and reply; the model's own measure when not given."""
 
     @property
     def url(self) -> str:
@@ -181,7 +246,45 @@ class AnthropicEntry(HostedEntry):
 
     @property
     def card(self) -> WorkerCard:
-        return self._card("anthropic", ANTHROPIC_URL)
+        return self.card_by(None)
+
+    def card_by(self, prices: "PriceTable | None") -> WorkerCard:
+        """The card, with a price that the manifest leaves open from *prices*."""
+        # With thinking switched off, no reply needs room for it.
+        effort = "none" if self.thinking == "off" else None
+        return self._card("anthropic", ANTHROPIC_URL, prices, effort=effort)
+
+
+class VllmEntry(VllmOptions, HostedEntry):
+    """A model on vLLM: of the server at `base_url`, or of one that Podium runs itself."""
+
+    kind: Literal["vllm"]
+    parallel: int = Field(default=16, ge=1)
+    first_byte_s: float = Field(default=600, gt=0)
+
+    @model_validator(mode="after")
+    def _is_one_or_the_other(self) -> Self:
+        if self.base_url is not None and self.given:
+            raise ValueError(
+                f"{self.given[0]} is for a server that Podium starts, and base_url names one that "
+                "runs already; leave out one of the two"
+            )
+        if self.base_url is None and (self.api_key_env or self.where):
+            raise ValueError("api_key_env and where belong to a server at base_url; leave them out")
+        return self
+
+    @property
+    def is_own(self) -> bool:
+        """Whether Podium runs the server."""
+        return self.base_url is None
+
+    @property
+    def card(self) -> WorkerCard:
+        if not self.is_own:
+            return self._card("vllm", "", None)
+        window = self.context_window or OWN_WINDOW
+        own = self.model_copy(update={"context_window": window})
+        return HostedEntry._card(own, "vllm", "http://127.0.0.1", None)
 
 
 class LocalEntry(_ModelEntry):
@@ -245,7 +348,159 @@ class ScriptedEntry(_Entry):
         )
 
 
-Entry = OpenAIEntry | AnthropicEntry | LocalEntry | ScriptedEntry
+class CassetteEntry(_Named):
+    """A worker that gives again what was recorded of one."""
+
+    kind: Literal["cassette"]
+    file: str = Field(min_length=1)
+    """The cassette's path; a relative one starts at the manifest's folder."""
+    worker: str | None = None
+    """Its name when it was recorded, if that was another."""
+
+    @property
+    def card(self) -> WorkerCard:
+        """The card that was recorded.
+
+        Raises:
+            ManifestError: the file is no cassette, or none of that worker.
+        """
+        from podium_workers.replay import ReplayWorker
+
+        return ReplayWorker.of(self).card
+
+
+class CommandEntry(_Entry):
+    """A program on this machine, mostly a command-line assistant as the user is logged in."""
+
+    kind: Literal["command"]
+    preset: Literal["claude", "codex", "gemini"] | None = None
+    """An assistant that Podium knows how to call."""
+    command: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Any other program and its arguments; the prompt is its standard input. A path that begins
+    with a dot starts at the manifest's folder."""
+    output: Literal["text", "claude", "codex", "gemini"] | None = None
+    """What it prints: its reply, or the JSON of an assistant; that of the preset, else text."""
+    args: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Arguments behind those of the preset."""
+    model: str = ""
+    """The model to use; the assistant's own choice when not given."""
+    env: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Names of environment variables that it gets beside what everybody gets."""
+    folder: str | None = None
+    """Where it works, then with its own tools; else an empty folder, and without tools where the
+    preset can. A relative one starts at the manifest's folder."""
+    where: Where = "hosted"
+    """Whether prompts stay on this machine."""
+    price: StatedPrice | None = None
+    """Of its tokens, where it reports tokens but no cost."""
+    first_byte_s: float = Field(default=600, gt=0)
+    """Seconds of silence before the model's first words."""
+    idle_s: float = Field(default=300, gt=0)
+    """Seconds of silence after them."""
+    parallel: int = Field(default=2, ge=1)
+
+    @field_validator("env")
+    @classmethod
+    def _are_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if not _VARIABLE.fullmatch(name) or scrub(name) != name:
+                raise ValueError(
+                    'these must be names of environment variables, such as "MY_TOKEN", never '
+                    "their values"
+                )
+        return names
+
+    @model_validator(mode="after")
+    def _is_one_thing(self) -> Self:
+        if bool(self.preset) == bool(self.command):
+            raise ValueError(
+                'name either a preset ("claude", "codex" or "gemini") or a command, such as '
+                'command = ["my-assistant", "--quiet"]'
+            )
+        if self.command and self.args:
+            raise ValueError("args belong to a preset; put them into command")
+        return self
+
+    @property
+    def card(self) -> WorkerCard:
+        window = self.context_window or (ASSISTANT_WINDOW if self.preset else UNKNOWN_WINDOW)
+        price: Price | None = _FREE if self.where == "local" else None
+        if self.price:
+            price = Price.model_validate(self.price.model_dump())
+        return WorkerCard(
+            name=self.name,
+            kind="command",
+            model=self.model or self.preset or Path(self.command[0]).name,
+            where=self.where,
+            context_window=window,
+            max_output_tokens=self._reply_limit(window, LONGEST_REPLY),
+            price=price,
+            good_at=self.good_at,
+            role=self.role,
+            parallel=self.parallel,
+        )
+
+
+class ProgramEntry(_Named):
+    """A worker that lets another one write a program, and runs it in a sandbox."""
+
+    kind: Literal["program"]
+    by: str
+    """Name of the worker that writes the programs."""
+    seconds: int = Field(default=10, ge=1, le=600)
+    """Processor time that a program may take."""
+    good_at: str = "arithmetic, counting and searching: writes a Python program and runs it"
+    """One line for the conductor: what it does well, and what it does not."""
+    role: str = ""
+    """Standing instructions: the system message of every prompt."""
+
+    @property
+    def card(self) -> WorkerCard:
+        """The card, without what only the worker that writes the programs knows."""
+        return WorkerCard(
+            name=self.name,
+            kind="program",
+            model=self.by,
+            where="hosted",
+            context_window=UNKNOWN_WINDOW,
+            good_at=self.good_at,
+            role=self.role,
+        )
+
+    def card_over(self, writer: WorkerCard) -> WorkerCard:
+        """The card, with what is that of *writer*; its window leaves room for repairs."""
+        room = writer.context_window - writer.max_output_tokens - PROGRAM_TOKENS
+        update = {
+            "name": self.name,
+            "kind": "program",
+            "good_at": self.good_at,
+            "role": self.role or writer.role,
+            "context_window": max(room, writer.context_window // 2),
+        }
+        return writer.model_copy(update=update)
+
+
+Direct = (
+    OpenAIEntry
+    | AnthropicEntry
+    | VllmEntry
+    | LocalEntry
+    | ScriptedEntry
+    | CassetteEntry
+    | CommandEntry
+)
+"""Workers that ask no other one of the pool."""
+Entry = Direct | ProgramEntry
+
+
+def card_of(entry: Entry, prices: "PriceTable | None" = None) -> WorkerCard:
+    """The entry's card: its price is the manifest's, else that of *prices*, else unknown.
+
+    *prices* is the shipped table unless given.
+    """
+    if isinstance(entry, OpenAIEntry | AnthropicEntry):
+        return entry.card_by(prices)
+    return entry.card
 
 
 class PoolManifest(Frozen):
@@ -276,7 +531,23 @@ class PoolManifest(Frozen):
                 f"the conductor {self.conductor!r} is not a worker of this pool; "
                 f"choose one of {', '.join(names)}"
             )
+        self._check_programs()
         return self
+
+    def _check_programs(self) -> None:
+        writers = [it.name for it in self.workers if not isinstance(it, ProgramEntry)]
+        for entry in self.workers:
+            if not isinstance(entry, ProgramEntry):
+                continue
+            if entry.by not in writers:
+                raise ValueError(
+                    f"{entry.name!r} lets {entry.by!r} write its programs, which is no other "
+                    f"worker of this pool; choose one of {', '.join(writers) or 'none'}"
+                )
+            if self.conductor == entry.name:
+                raise ValueError(
+                    f"the conductor {entry.name!r} writes programs, not plans; choose {entry.by!r}"
+                )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -301,11 +572,42 @@ def load_manifest(path: Path) -> PoolManifest:
 
 
 def _beside(path: Path, entry: Entry) -> Entry:
-    """*entry* with the path of its model taken from the manifest's own folder."""
+    """*entry* with the path of its model or cassette taken from the manifest's own folder."""
+    if isinstance(entry, CassetteEntry):
+        file = path.parent.absolute() / Path(entry.file).expanduser()
+        return entry.model_copy(update={"file": str(file)})
+    if isinstance(entry, CommandEntry):
+        return _command_beside(path.parent.absolute(), entry)
+    if isinstance(entry, VllmEntry) and entry.is_own:
+        return _vllm_beside(path.parent.absolute(), entry)
     if not isinstance(entry, LocalEntry) or not entry.gguf.endswith(".gguf"):
         return entry
     gguf = path.parent.absolute() / Path(entry.gguf).expanduser()
     return entry.model_copy(update={"gguf": str(gguf)})
+
+
+def _command_beside(folder: Path, entry: CommandEntry) -> CommandEntry:
+    update: dict[str, object] = {}
+    if entry.folder is not None:
+        update["folder"] = str(folder / Path(entry.folder).expanduser())
+    if entry.command and entry.command[0].startswith((".", "~")):
+        program = str(folder / Path(entry.command[0]).expanduser())
+        update["command"] = (program, *entry.command[1:])
+    return entry.model_copy(update=update)
+
+
+def _vllm_beside(folder: Path, entry: VllmEntry) -> VllmEntry:
+    def beside(given: str) -> str:
+        is_path = given.startswith((".", "~", "/"))
+        return str(folder / Path(given).expanduser()) if is_path else given
+
+    update: dict[str, object] = {
+        "model": beside(entry.model),
+        "lora": {name: beside(path) for name, path in entry.lora.items()},
+    }
+    if entry.python is not None:
+        update["python"] = beside(entry.python)
+    return entry.model_copy(update=update)
 
 
 def parse_manifest(text: str, source: str) -> PoolManifest:
@@ -328,7 +630,7 @@ def parse_manifest(text: str, source: str) -> PoolManifest:
 
 
 def shipped(name: str) -> PoolManifest:
-    """A manifest that comes with the package: `local`, `hosted`, `openrouter` or `mixed`."""
+    """A manifest that comes with the package, such as `local`: the files of its folder `pools`."""
     text = (files("podium_workers") / "pools" / f"{name}.toml").read_text(encoding="utf-8")
     return parse_manifest(text, f"the shipped manifest {name!r}")
 
@@ -383,9 +685,14 @@ _KEYS = {
     "": _keys_of(PoolManifest),
     "openai": _keys_of(OpenAIEntry),
     "anthropic": _keys_of(AnthropicEntry),
+    "vllm": _keys_of(VllmEntry),
     "local": _keys_of(LocalEntry),
     "scripted": _keys_of(ScriptedEntry),
+    "command": _keys_of(CommandEntry),
+    "program": _keys_of(ProgramEntry),
+    "cassette": _keys_of(CassetteEntry),
     "price": _keys_of(StatedPrice),
+    "long": _keys_of(LongPrice),
     "rule": _keys_of(Rule),
 }
 """The keys that each table of a manifest may have."""

@@ -1,74 +1,44 @@
 """Workers behind OpenAI's Chat Completions, at OpenAI or any address that speaks the same."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import anyio
 from pydantic import JsonValue
 
 from podium_workers.errors import (
-    AuthenticationError,
     EmptyReplyError,
     MalformedReplyError,
     OverloadedError,
     RefusedError,
     UnknownModelError,
-    UnreachableError,
-    WorkerError,
+    UnsupportedParameterError,
 )
-from podium_workers.hosted import HostedWorker, translated
+from podium_workers.finish import meaning_of_finish
+from podium_workers.hosted import translated
+from podium_workers.openai_client import (
+    Counts,
+    OpenAIClientWorker,
+    meaning,
+    said_in,
+    unstreamed,
+)
+from podium_workers.reasoning import reply_within, split_thinking
 from podium_workers.schemas import strict_schema
-from podium_workers.wire import (
-    OPENAI_URL,
-    ApiKey,
-    Patience,
-    Said,
-    add_text,
-    entries,
-    failure,
-    is_loopback,
-    items,
-    retry_after_s,
-    words_in,
-)
+from podium_workers.silent_cut import check_all_read
+from podium_workers.wire import Patience, Said, add_text, entries, failure, is_openai
 from podium_workers.worker import Attempt, Call, Message, ModelSettings, Reply, Usage
 
 if TYPE_CHECKING:
-    from httpx2 import Response
-    from openai import APIError, AsyncOpenAI, AsyncStream, OpenAIError
+    from openai import AsyncOpenAI, AsyncStream
     from openai.types import CompletionUsage
     from openai.types.chat import ChatCompletionChunk, ChatCompletionMessageParam
-
-_FILTERS = frozenset(
-    {"content_filter", "safety", "recitation", "blocklist", "prohibited_content", "spii",
-     "sensitive", "refusal"}
-)  # fmt: skip
-"""Finish reasons, of OpenAI and of those that speak its language, that mean: held back."""
-_BROKEN_OFF = frozenset({"error", "insufficient_system_resource", "abort"})
-"""Finish reasons that mean: the provider failed in the middle."""
+    from openai.types.chat.chat_completion_chunk import Choice
 
 
-class OpenAIWorker(HostedWorker["AsyncOpenAI"]):
+class OpenAIWorker(OpenAIClientWorker):
     """A model at an OpenAI-compatible address."""
-
-    def _open(self, secret: str) -> "AsyncOpenAI":
-        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
-
-        from podium_workers.transport import TIMEOUT
-
-        trust_env = not is_loopback(self._base_url)
-        return AsyncOpenAI(
-            api_key=secret,
-            base_url=self._base_url,
-            max_retries=0,  # `retry` is the one place that retries, and each attempt is recorded
-            timeout=TIMEOUT,
-            http_client=DefaultAsyncHttpxClient(timeout=TIMEOUT, trust_env=trust_env),
-        )
-
-    async def _close(self, client: "AsyncOpenAI") -> None:
-        await client.close()
 
     def parameters(self, settings: ModelSettings) -> dict[str, JsonValue]:
         wanted: dict[str, JsonValue] = {
@@ -76,9 +46,10 @@ class OpenAIWorker(HostedWorker["AsyncOpenAI"]):
             "stream_options": {"include_usage": True},
             "temperature": self._temperature(settings),
             "seed": settings.seed,
+            "reasoning_effort": self._reasoning_effort,
         }
         if settings.response_schema is not None:
-            at_openai = _is_openai(self._base_url)
+            at_openai = is_openai(self._base_url)
             schema = settings.response_schema
             wanted["response_format"] = {
                 "type": "json_schema",
@@ -88,16 +59,18 @@ class OpenAIWorker(HostedWorker["AsyncOpenAI"]):
                     "schema": strict_schema(schema) if at_openai else schema,
                 },
             }
+        left_out = (self._refused | self._quirks.endpoint.omits) - _LIMIT_NAMES
         return {
             name: value
             for name, value in wanted.items()
-            if value is not None and name not in self._refused - _LIMIT_NAMES
+            if value is not None and name not in left_out
         }
 
     def _limit_name(self) -> str:
-        """OpenAI's newer models take one name of the limit, most others the other one."""
-        at_openai = _is_openai(self._base_url)
-        first, second = ("max_completion_tokens", "max_tokens")[:: 1 if at_openai else -1]
+        """As the model's family has it; else OpenAI takes the newer name, most others the other."""
+        usual = "max_completion_tokens" if is_openai(self._base_url) else "max_tokens"
+        first = self._quirks.family.limit or self._quirks.endpoint.limit or usual
+        (second,) = _LIMIT_NAMES - {first}
         return second if first in self._refused else first
 
     async def _ask(
@@ -113,16 +86,19 @@ class OpenAIWorker(HostedWorker["AsyncOpenAI"]):
         streamed = _Streamed()
         record: dict[str, JsonValue] = {"model": self.card.model, "stream": True, **parameters}
         async with call.attempt(record) as attempt:
-            with translated(OpenAIError, meaning, self._key, sent=parameters), patience.hold():
-                stream = await client.chat.completions.create(
-                    model=self.card.model,
-                    messages=[_wire_form(message) for message in messages],
-                    stream=True,
-                    extra_body=parameters,
-                )
-                async with stream:
-                    await self._read(stream, streamed, attempt, patience)
-            reply = self._finished(streamed)
+            try:
+                with translated(OpenAIError, meaning, self._key, sent=parameters), patience.hold():
+                    stream = await client.chat.completions.create(
+                        model=self.card.model,
+                        messages=[_wire_form(message) for message in messages],
+                        stream=True,
+                        extra_body=parameters,
+                    )
+                    async with stream:
+                        await self._read(stream, streamed, attempt, patience)
+            except (UnknownModelError, UnsupportedParameterError) as error:
+                raise _with_remedy(error) from None
+            reply = self._finished(streamed, messages, parameters)
             await attempt.settle(reply)
             return reply
 
@@ -141,7 +117,7 @@ class OpenAIWorker(HostedWorker["AsyncOpenAI"]):
             await attempt.sent(request_id)
         kind = stream.response.headers.get("content-type", "text/event-stream")
         if "json" in kind:
-            raise await _unstreamed(stream, self._key)
+            raise await unstreamed(stream.response, self._key)
         try:
             async for chunk in stream:
                 if not request_id and chunk.id:
@@ -159,73 +135,76 @@ class OpenAIWorker(HostedWorker["AsyncOpenAI"]):
         """The endpoint's count in our terms; zero tokens at an unknown price without one."""
         if said is None:
             return Usage(cost_usd=None)
-        given = said.prompt_tokens or 0
-        inside = said.prompt_tokens_details
-        cached = min((inside and inside.cached_tokens) or 0, given)
-        written = min((inside and inside.cache_write_tokens) or 0, given - cached)
-        # Some endpoints count reasoning only in the total; each token is to be counted once.
-        made = max(said.completion_tokens or 0, (said.total_tokens or 0) - given)
-        details = said.completion_tokens_details
-        reasoned = (details and details.reasoning_tokens) or made - (said.completion_tokens or 0)
-        usage = Usage(
-            input_tokens=given,
-            cached_tokens=cached,
-            output_tokens=made,
-            reasoning_tokens=min(reasoned, made),
-        )
-        usage = self.card.priced(usage, written_tokens=written)
-        stated = (said.model_extra or {}).get("cost")
-        if usage.cost_usd is None and _host(self._base_url) == "openrouter.ai":
-            # OpenRouter states what a request cost, in US dollars.
-            cost = float(stated) if isinstance(stated, int | float) else None
-            return usage.model_copy(update={"cost_usd": cost})
+        inside, details = said.prompt_tokens_details, said.completion_tokens_details
+        usage = Counts(
+            given=said.prompt_tokens or 0,
+            made=said.completion_tokens or 0,
+            total=said.total_tokens or 0,
+            cached=(inside and inside.cached_tokens) or 0,
+            written=(inside and inside.cache_write_tokens) or 0,
+            reasoned=(details and details.reasoning_tokens) or 0,
+        ).usage(self.card)
+        if usage.cost_usd is None and self._quirks.endpoint.states_cost:
+            return usage.model_copy(update={"cost_usd": _stated_cost(said.model_extra or {})})
         return usage
 
-    def _finished(self, streamed: "_Streamed") -> Reply:
-        text, refusal, finish = (
-            "".join(streamed.text),
-            "".join(streamed.refusal),
-            streamed.finish.lower(),
-        )
-        if refusal:
-            raise RefusedError(f"The model declined: {' '.join(self._key.scrub(refusal).split())}")
-        if finish.split(":")[0] in _FILTERS:
-            raise RefusedError(f"The provider held the reply back (finish reason {finish!r}).")
-        if finish in _BROKEN_OFF:
-            raise OverloadedError(f"The provider broke the reply off (finish reason {finish!r}).")
-        if finish in {"tool_calls", "function_call"} or streamed.calls_tool:
-            raise MalformedReplyError("The model called a tool, but none was offered.")
-        if not finish:
-            raise MalformedReplyError("The reply broke off: its stream ended without an end mark.")
-        if finish not in {"stop", "length"}:
-            raise MalformedReplyError(f"The reply ended for an unknown reason: {finish!r}.")
+    def _finished(
+        self,
+        streamed: "_Streamed",
+        messages: tuple[Message, ...],
+        parameters: Mapping[str, JsonValue],
+    ) -> Reply:
+        usage = self._usage(streamed.usage)
+        note = check_all_read(messages, usage.input_tokens, self._quirks.endpoint)
+        self._check_end(streamed)
+        thinking, text = split_thinking("".join(streamed.text))
+        reasoning = "\n\n".join(filter(None, ("".join(streamed.reasoning), thinking)))
+        length = meaning_of_finish(streamed.finish) == "length"
+        if not text.strip() and reasoning and not length:
+            wants_json = "response_format" in parameters
+            text = reply_within(reasoning, wants_json=wants_json) or ""
+            note = note or (_IN_REASONING if text else "")
         if not text.strip():
-            raise EmptyReplyError(_why_empty(streamed, finish))
+            raise EmptyReplyError(_why_empty(streamed, reasoning, length), used_up=length)
         return Reply(
             text=self._key.struck_from(text),
-            usage=self._usage(streamed.usage),
+            usage=usage,
             model=streamed.model or self.card.model,
-            finish_reason="stop" if finish == "stop" else "length",
-            reasoning=self._key.struck_from("".join(streamed.reasoning)),
+            finish_reason="length" if length else "stop",
+            reasoning=self._key.struck_from(reasoning),
+            note=note,
         )
 
-    def _check_request(self, secret: str) -> tuple[str, dict[str, str]]:
-        keyed = self._key.secret is not None
-        headers = {"Authorization": f"Bearer {secret}"} if keyed else {}
-        return f"{self._base_url}/models", headers
-
-    def _seen(self, body: Mapping[str, object]) -> str:
-        names = [entries(item).get("id") for item in items(body.get("data"))]
-        model = self.card.model
-        if names and not any(str(name).removeprefix("models/") == model for name in names):
-            raise UnknownModelError(
-                f"{self._base_url} answers, but does not list {model!r} among its models."
-            )
-        return f"{self._base_url} answers" + (f" and has {model!r}" if names else "")
+    def _check_end(self, streamed: "_Streamed") -> None:
+        """Raise unless the reply ended as a usable one does, with a stop or at its limit."""
+        if streamed.error is not None:
+            raise failure(streamed.error, self._key)
+        refusal = " ".join(self._key.scrub("".join(streamed.refusal)).split())
+        if refusal:
+            raise RefusedError(f"The model declined: {refusal}")
+        shown = f"finish reason {streamed.shown_finish}"
+        match meaning_of_finish(streamed.finish):
+            case "filtered":
+                raise RefusedError(f"The provider held the reply back ({shown}).")
+            case "broken":
+                raise OverloadedError(f"The provider broke the reply off ({shown}).")
+            case "tool":
+                raise MalformedReplyError("The model called a tool, but none was offered.")
+            case _ if streamed.calls_tool:
+                raise MalformedReplyError("The model called a tool, but none was offered.")
+            case "unknown" if not streamed.finish:
+                raise MalformedReplyError(
+                    "The reply broke off: its stream ended without an end mark."
+                )
+            case "unknown":
+                raise MalformedReplyError(f"The reply ended for an unknown reason: {shown}.")
+            case "stop" | "length":
+                return
 
 
 _LIMIT_NAMES = frozenset({"max_tokens", "max_completion_tokens"})
 """Never left out, only swapped: without a limit a reply may cost anything."""
+_IN_REASONING = "The reply stood in the reasoning channel of the endpoint."
 
 
 @dataclass
@@ -236,42 +215,63 @@ class _Streamed:
     reasoning: list[str] = field(default_factory=list[str])
     refusal: list[str] = field(default_factory=list[str])
     finish: str = ""
+    native_finish: str = ""
+    """The reason in the words of the model's own provider, where a reseller passes it on."""
     model: str = ""
     calls_tool: bool = False
     usage: "CompletionUsage | None" = None
+    error: Said | None = None
 
     def add(self, chunk: "ChatCompletionChunk") -> None:
+        if str(chunk.object) == "error":  # of vLLM, without an `error` around it
+            self.error = said_in(chunk.model_extra) or self.error
         self.model = chunk.model or self.model
         self.usage = chunk.usage or self.usage
         for choice in chunk.choices or ():
-            self.finish = choice.finish_reason or self.finish
-            delta = choice.delta
-            self.calls_tool = self.calls_tool or bool(delta.tool_calls)
-            extra = delta.model_extra or {}
-            add_text(self.text, delta.content)
-            add_text(self.refusal, delta.refusal)
-            add_text(self.reasoning, extra.get("reasoning_content") or extra.get("reasoning"))
+            self._add_choice(choice)
+
+    def _add_choice(self, choice: "Choice") -> None:
+        extra = choice.model_extra or {}
+        self.finish = choice.finish_reason or self.finish
+        self.native_finish = str(extra.get("native_finish_reason") or self.native_finish)
+        self.error = said_in(extra.get("error")) or self.error
+        delta = choice.delta
+        self.calls_tool = self.calls_tool or bool(delta.tool_calls)
+        add_text(self.text, delta.content)
+        add_text(self.refusal, delta.refusal)
+        more = delta.model_extra or {}
+        add_text(self.reasoning, more.get("reasoning_content") or more.get("reasoning"))
+
+    @property
+    def shown_finish(self) -> str:
+        native = self.native_finish
+        differs = native and native.lower() != self.finish.lower()
+        return (
+            f"{self.finish!r}, of the model's provider {native!r}" if differs else repr(self.finish)
+        )
 
 
-def _why_empty(streamed: _Streamed, finish: str) -> str:
-    if finish == "length":
+def _why_empty(streamed: _Streamed, reasoning: str, length: bool) -> str:
+    if length:
         return (
             "The model used up its whole limit of output tokens without a word of reply; "
             "raise max_output_tokens."
         )
-    if streamed.reasoning:
-        return "The model reasoned, but gave no reply."
-    return "The reply is empty."
+    shown = f"finish reason {streamed.shown_finish}"
+    if reasoning:
+        return f"The model reasoned, but gave no reply ({shown})."
+    return f"The reply is empty ({shown})."
 
 
-def _host(url: str) -> str:
-    return urlsplit(url).hostname or ""
-
-
-def _is_openai(url: str) -> bool:
-    """Whether *url* is OpenAI's own, regional ones included."""
-    own = urlsplit(OPENAI_URL).hostname or ""
-    return _host(url) == own or _host(url).endswith(f".{own}")
+def _stated_cost(usage: Mapping[str, object]) -> float | None:
+    """What OpenRouter says a request cost; with the user's own key, the provider's part too."""
+    stated = usage.get("cost")
+    if not isinstance(stated, int | float):
+        return None
+    upstream = entries(usage.get("cost_details")).get("upstream_inference_cost")
+    if usage.get("is_byok") is True and isinstance(upstream, int | float):
+        return float(stated) + float(upstream)
+    return float(stated)
 
 
 def _wire_form(message: Message) -> "ChatCompletionMessageParam":
@@ -284,52 +284,13 @@ def _wire_form(message: Message) -> "ChatCompletionMessageParam":
             return {"role": "assistant", "content": message.text}
 
 
-async def _unstreamed(stream: "AsyncStream[ChatCompletionChunk]", key: ApiKey) -> WorkerError:
-    """What a whole document means where a stream was asked for: mostly, an error in a 200."""
-    await stream.response.aread()
-    try:
-        document: object = stream.response.json()
-    except ValueError:
-        document = None
-    error = entries(entries(document).get("error"))
-    if not error:
-        return MalformedReplyError("The endpoint sent a document where a stream was asked for.")
-    code = error.get("code") or error.get("type") or ""
-    return failure(Said(words_in(error, "no words"), code=str(code)), key)
-
-
-def meaning(error: "OpenAIError", key: ApiKey, sent: Collection[str]) -> WorkerError | None:
-    """The error of this package for one of the library; None for one that it had not before."""
-    import openai
-
-    from podium_workers.transport import meaning_of_broken
-
-    match error:
-        case openai.APIConnectionError():
-            return meaning_of_broken(error, key)
-        case openai.APIResponseValidationError() | openai.LengthFinishReasonError():
-            return MalformedReplyError("The endpoint answered with something that is no reply.")
-        case openai.ContentFilterFinishReasonError():
-            return RefusedError("The provider held the reply back.")
-        case openai.APIStatusError():
-            return failure(_said(error, error.response), key, sent=sent)
-        case openai.APIError():
-            return failure(_said(error, None), key, sent=sent)
-        case _ if type(error).__name__ == "SubjectTokenProviderError":  # not exported
-            return AuthenticationError(key.scrub(str(error)))
-        case openai.WebSocketConnectionClosedError() | openai.WebSocketQueueFullError():
-            return UnreachableError("The connection was closed.")
-        case _ if type(error) is openai.OpenAIError:
-            return MalformedReplyError(f"The client library gave up: {key.scrub(str(error))}")
-        case _:
-            return None
-
-
-def _said(error: "APIError", response: "Response | None") -> Said:
-    return Said(
-        words_in(error.body, error.message),
-        status=response.status_code if response is not None else None,
-        code=error.code or error.type or "",
-        parameter=error.param,
-        retry_after_s=retry_after_s(response.headers) if response is not None else None,
-    )
+def _with_remedy(
+    error: UnknownModelError | UnsupportedParameterError,
+) -> UnknownModelError | UnsupportedParameterError:
+    """*error*, with what to type when the model wants the other interface."""
+    if "v1/responses" not in error.message:
+        return error
+    text = f'{error.message.rstrip(".")}. Set api = "responses" for this worker.'
+    if isinstance(error, UnknownModelError):
+        return UnknownModelError(text, status=error.status)
+    return UnsupportedParameterError(text, status=error.status)

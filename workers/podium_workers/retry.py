@@ -5,7 +5,7 @@ from random import Random
 import anyio
 
 from podium_workers.errors import EmptyReplyError, WorkerError
-from podium_workers.worker import Call, ModelSettings, Prompt, Reply, Worker
+from podium_workers.worker import Call, ModelSettings, Prompt, Reply, Worker, WorkerCard
 
 FIRST_WAIT_S = 0.5
 """Seconds before the second attempt, before jitter; each further wait is twice as long."""
@@ -30,7 +30,8 @@ async def reply_with_retry(
 ) -> Reply:
     """The worker's reply, asked for up to *attempts* times while its errors are transient.
 
-    An empty reply is asked for once more only, since it costs as much as a good one.
+    An empty reply is asked for once more only, since it costs as much as a good one; and not at
+    all where the limit of output tokens was used up, since the same limit would be so again.
 
     Raises:
         WorkerError: the last attempt's error, or the first one that trying again cannot mend.
@@ -40,7 +41,7 @@ async def reply_with_retry(
         try:
             return await worker.reply(prompt, settings, call)
         except WorkerError as error:
-            empty += isinstance(error, EmptyReplyError)
+            empty += (1 + error.used_up) if isinstance(error, EmptyReplyError) else 0
             if attempt == attempts or not error.transient or empty > 1:
                 raise
             wait = wait_before(attempt, error, jitter, first_wait_s)
@@ -48,6 +49,21 @@ async def reply_with_retry(
                 raise
         await anyio.sleep(wait)
     raise ValueError(f"attempts must be at least 1, not {attempts}")
+
+
+def roomier(
+    settings: ModelSettings, card: WorkerCard, error: EmptyReplyError
+) -> ModelSettings | None:
+    """*settings* with more room, after a reply whose limit was used up before its first word.
+
+    None where that cannot help. Whoever asks again has to reserve the larger limit first, and does
+    so once: a model that needs more than four times the room will need more than that.
+    """
+    limit = min(settings.max_output_tokens or card.max_output_tokens, card.max_output_tokens)
+    if not error.used_up or limit == card.max_output_tokens:
+        return None
+    more = min(4 * limit, card.max_output_tokens)
+    return settings.model_copy(update={"max_output_tokens": more})
 
 
 def wait_before(attempt: int, error: WorkerError, jitter: Random, first_wait_s: float) -> float:

@@ -99,6 +99,13 @@ def is_loopback(url: str) -> bool:
     return host in {"localhost", "::1"} or host.startswith("127.")
 
 
+def is_openai(url: str) -> bool:
+    """Whether *url* is OpenAI's own, regional ones included."""
+    own = urlsplit(OPENAI_URL).hostname or ""
+    host = urlsplit(url).hostname or ""
+    return host == own or host.endswith(f".{own}")
+
+
 def messages_of(prompt: Prompt, card: WorkerCard) -> tuple[Message, ...]:
     """The prompt's messages, with the worker's standing instructions as system message."""
     first, *rest = prompt.messages
@@ -219,6 +226,7 @@ _CONTEXT = re.compile(
 )
 _FILTERED = re.compile(
     r"content[_ ](filter|policy|management)|moderation|\bflagged\b|safety system|prohibited[_ ]cont"
+    r"|invalid_prompt|policy_violation|\b(bio|misalignment)_policy|usage polic"
 )
 _KEY = re.compile(
     r"(invalid|incorrect|missing|expired|no)\b[^.]{0,20}api[_ -]?key|unauthenticated"
@@ -236,6 +244,7 @@ _BAD_SCHEMA = re.compile(r"invalid[_ ](json[_ ])?schema")
 _ALIASES = {
     "response_format": ("response_format", "json_schema", "structured output"),
     "output_config": ("output_config", "output_format", "structured output"),
+    "text": ("text.format", "response_format", "json_schema", "structured output"),
 }
 _STATUS_OF_CODE = {
     "authentication_error": 401,
@@ -251,6 +260,7 @@ _STATUS_OF_CODE = {
     "insufficient_quota": 402,
     "invalid_request_error": 400,
     "overloaded_error": 529,
+    "data_residency_mismatch": 400,
 }
 """Statuses that errors inside a stream stand for, where the endpoint names only a kind."""
 
@@ -295,20 +305,25 @@ def refused_parameter(said: Said, sent: Collection[str]) -> str | None:
     words = f"{said.code} {said.message}".lower()
     if not _REFUSES.search(words) or _BAD_SCHEMA.search(words):
         return None
-    if said.parameter and (head := said.parameter.split(".")[0]) in sent:
-        return head
-    for name in sent:
-        for alias in _ALIASES.get(name, (name,)):
-            if re.search(rf"(?<![\w-]){re.escape(alias)}(?!\w)", words):
-                return name
-    return None
+    for part in (said.parameter, (said.parameter or "").split(".")[0]):
+        if part and part in sent:
+            return part
+    named = [
+        (found.start(), -len(name), name)
+        for name in sent
+        for alias in _ALIASES.get(name, (name,))
+        if (found := re.search(rf"(?<![\w-]){re.escape(alias)}(?!\w)", words))
+    ]
+    # The one that is named first, and "reasoning.summary" rather than "reasoning".
+    return min(named)[2] if named else None
 
 
 def _status_of(code: str) -> int:
     """The status behind an error inside a stream; 500 when it says nothing better."""
     if code.isdecimal() and 400 <= int(code) <= 599:
         return int(code)
-    return _STATUS_OF_CODE.get(code, 500)
+    ours = code.startswith("invalid_") or "_policy" in code
+    return _STATUS_OF_CODE.get(code, 400 if ours else 500)
 
 
 _KIND_OF_STATUS: dict[int, type[WorkerError]] = {

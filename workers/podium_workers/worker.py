@@ -11,6 +11,10 @@ from typing import Annotated, Literal, Protocol
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
+ATTACHED_TO = "attached_to"
+"""Key in the record of an attempt that pays for nothing new: it reads on in the earlier request of
+that id, which was recorded and reserved when it was made."""
+
 FinishReason = Literal["stop", "length"]
 """Why a usable reply ended. Filtered, empty and broken ones are errors, not replies."""
 
@@ -62,7 +66,7 @@ class Usage(Frozen):
         )
 
 
-class Price(Frozen):
+class _Rates(Frozen):
     """US dollars per million tokens."""
 
     input: float = Field(ge=0)
@@ -71,26 +75,56 @@ class Price(Frozen):
     """Price of cached input; the full input price when not given."""
     cache_write: float | None = Field(default=None, ge=0)
     """Price of input that the provider writes to its cache; the input price when not given."""
+    cache_write_long: float | None = Field(default=None, ge=0)
+    """Price of input that is to stay in the cache for an hour or more; `cache_write` if absent."""
+
+    def _cost(self, usage: Usage, written: int, written_long: int) -> float:
+        cached_rate = self.input if self.cached_input is None else self.cached_input
+        write_rate = self.input if self.cache_write is None else self.cache_write
+        long_rate = write_rate if self.cache_write_long is None else self.cache_write_long
+        fresh = usage.input_tokens - usage.cached_tokens - written - written_long
+        total = fresh * self.input + usage.cached_tokens * cached_rate
+        total += written * write_rate + written_long * long_rate
+        return (total + usage.output_tokens * self.output) / 1_000_000
+
+
+class LongPrice(_Rates):
+    """What every token of a request costs whose prompt is longer than a threshold."""
+
+    above: int = Field(gt=0)
+    """Tokens of the prompt, cached ones included, that must be exceeded."""
+
+
+class Price(_Rates):
+    """US dollars per million tokens."""
+
+    long: Annotated[tuple[LongPrice, ...], Field(strict=False)] = ()
+    """Rates for long prompts, for the whole request: the highest threshold exceeded counts."""
 
     @property
     def is_free(self) -> bool:
-        return not (self.input or self.output or self.cached_input or self.cache_write)
+        rates = (self, *self.long)
+        return not any(
+            rate.input or rate.output or rate.cached_input or rate.cache_write for rate in rates
+        )
 
-    def cost(self, usage: Usage, *, written_tokens: int = 0) -> float:
-        """The price of *usage* in US dollars; each token is priced once.
+    def cost(self, usage: Usage, *, written_tokens: int = 0, written_long_tokens: int = 0) -> float:
+        """The price in US dollars of *usage*, one request's; each token is priced once.
 
-        *written_tokens* is the part of the fresh input that the provider wrote to its cache.
+        *written_tokens* and *written_long_tokens* are the parts of the fresh input that the
+        provider wrote to its cache, for minutes and for an hour or more.
         """
-        cached_rate = self.input if self.cached_input is None else self.cached_input
-        write_rate = self.input if self.cache_write is None else self.cache_write
-        fresh = usage.input_tokens - usage.cached_tokens - written_tokens
-        total = fresh * self.input + usage.cached_tokens * cached_rate + written_tokens * write_rate
-        return (total + usage.output_tokens * self.output) / 1_000_000
+        met = [rates for rates in self.long if usage.input_tokens > rates.above]
+        rates = max(met, key=lambda rates: rates.above) if met else self
+        return rates._cost(usage, written_tokens, written_long_tokens)
 
 
 class Message(Frozen):
     role: Literal["system", "user", "assistant"]
     text: Text
+    shared_prefix: int = Field(default=0, ge=0, exclude=True)
+    """Characters of the beginning of `text` with which other prompts of the run begin too: a hint
+    for providers that cache what they are told to. Neither stored nor part of what is said."""
 
 
 class Prompt(Frozen):
@@ -99,10 +133,11 @@ class Prompt(Frozen):
     messages: tuple[Message, ...]
 
     @classmethod
-    def of(cls, text: str, *, system: str = "") -> "Prompt":
+    def of(cls, text: str, *, system: str = "", shared_prefix: int = 0) -> "Prompt":
         """One user message, behind an optional system message."""
         head = (Message(role="system", text=system),) if system else ()
-        return cls(messages=(*head, Message(role="user", text=text)))
+        asked = Message(role="user", text=text, shared_prefix=shared_prefix)
+        return cls(messages=(*head, asked))
 
 
 class ModelSettings(Frozen):
@@ -113,6 +148,9 @@ class ModelSettings(Frozen):
     seed: int | None = None
     response_schema: dict[str, JsonValue] | None = None
     """JSON Schema that the reply must satisfy; adapters use the provider's structured output."""
+    grammar: str | None = None
+    """Grammar, in GBNF, that the reply must satisfy; for workers of the kinds `vllm` and `local`
+    only, and in place of a schema. Others leave it out, so the reply has to be read with care."""
 
 
 class WorkerCard(Frozen):
@@ -129,6 +167,9 @@ class WorkerCard(Frozen):
     """Tokens of prompt and reply together."""
     max_output_tokens: int = Field(default=2048, ge=1)
     """Tokens that a reply may have at most."""
+    reasoning_floor: int = Field(default=0, ge=0)
+    """Output tokens that reasoning may eat before the reply begins; whoever asks for a short reply
+    adds them, since the limit of a request is for both."""
     price: Price | None = None
     """None when unknown; local models cost nothing."""
     good_at: str = ""
@@ -138,9 +179,15 @@ class WorkerCard(Frozen):
     parallel: int = Field(default=4, ge=1)
     """Calls at the same time."""
 
-    def priced(self, usage: Usage, *, written_tokens: int = 0) -> Usage:
-        """*usage* with its cost filled in from this card's price."""
-        cost = self.price.cost(usage, written_tokens=written_tokens) if self.price else None
+    def priced(
+        self, usage: Usage, *, written_tokens: int = 0, written_long_tokens: int = 0
+    ) -> Usage:
+        """*usage*, one request's, with its cost filled in from this card's price."""
+        cost = None
+        if self.price:
+            cost = self.price.cost(
+                usage, written_tokens=written_tokens, written_long_tokens=written_long_tokens
+            )
         return usage.model_copy(update={"cost_usd": cost})
 
 
@@ -154,6 +201,8 @@ class Reply(Frozen):
     finish_reason: FinishReason = "stop"
     reasoning: Text = ""
     """Reasoning text when the provider shows it; recorded, never given to another worker."""
+    note: Text = ""
+    """What a reader of the record should know of how this reply was read; mostly nothing."""
 
 
 class Attempt(Protocol):
@@ -182,7 +231,11 @@ class Call(Protocol):
 
     @property
     def resume_id(self) -> str | None:
-        """A provider's id of an earlier request of this call, to attach to; None for a new one."""
+        """A provider's id of an earlier request of this call, to attach to; None for a new one.
+
+        A worker that attaches opens an attempt whose request names that id under `ATTACHED_TO`:
+        both attempts are one paid request. A worker that cannot attach makes a new request.
+        """
         ...
 
     def attempt(self, request: Mapping[str, JsonValue]) -> AbstractAsyncContextManager[Attempt]:

@@ -23,7 +23,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from podium_workers.engine.llama import LlamaServer
 from podium_workers.engine.models import Models
 from podium_workers.engine.presence import Presence
-from podium_workers.engine.state import EngineStatus, ModelSpec
+from podium_workers.engine.servers import Servers
+from podium_workers.engine.state import EngineStatus, ModelSpec, VllmAddress, VllmOrder
 from podium_workers.errors import (
     ModelFileError,
     OverloadedError,
@@ -41,21 +42,29 @@ _STATUS_OF: dict[type[WorkerError], int] = {
 }
 
 
-def build_app(key: str, presence: Presence, models: Models, http: httpx2.AsyncClient) -> ASGIApp:
-    """The application; *http* reaches the model servers."""
+def build_app(
+    key: str, presence: Presence, models: Models, servers: Servers, http: httpx2.AsyncClient
+) -> ASGIApp:
+    """The application; *http* reaches the servers of *models*."""
 
     async def status(request: Request) -> JSONResponse:
-        return JSONResponse(_status(presence, models).model_dump(mode="json"))
+        return JSONResponse(_status(presence, models, servers).model_dump(mode="json"))
+
+    async def stop(request: Request) -> JSONResponse:
+        model = request.query_params.get("model", "")
+        return JSONResponse(list(await servers.stop(model)))
 
     routes = [
         Route("/status", status),
         Route("/hold", Hold(presence)),
         Route("/v1/chat/completions", Chat(presence, models, http), methods=["POST"]),
+        Route("/vllm", Lease(presence, servers), methods=["POST"]),
+        Route("/vllm/stop", stop, methods=["POST"]),
     ]
     return Locked(Starlette(routes=routes), key)
 
 
-def _status(presence: Presence, models: Models) -> EngineStatus:
+def _status(presence: Presence, models: Models, servers: Servers) -> EngineStatus:
     limit = presence.memory_limit
     over = limit is not None and models.used_bytes > limit
     return EngineStatus(
@@ -64,6 +73,7 @@ def _status(presence: Presence, models: Models) -> EngineStatus:
         memory_limit_bytes=limit,
         warning="The loaded models take more memory than local_memory_gb allows." if over else "",
         models=models.statuses,
+        servers=servers.statuses,
     )
 
 
@@ -151,6 +161,49 @@ class Chat:
             # What has been sent stands, so the error goes into the stream, as OpenAI's wire has it.
             event = json.dumps(_body(ended.code, ended.message))
             await send(_piece(f"data: {event}\n\n".encode(), more=False))
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A vLLM server for as long as the caller reads: lines of news, then the address or an error.
+
+    The call itself goes straight to the server.
+    """
+
+    presence: Presence
+    servers: Servers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await Request(scope, receive).body()
+        if self.presence.closed:
+            await _refuse(OverloadedError("The engine is ending."), scope, receive, send)
+            return
+        with self.presence.call():
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_cancel_when_gone, receive, tasks.cancel_scope)
+                await send(_start(200, b"application/x-ndjson"))
+                await self._hold(body, send)
+                await send(_piece(b"", more=False))
+                tasks.cancel_scope.cancel()
+
+    async def _hold(self, body: bytes, send: Send) -> None:
+        async def say(said: JsonValue) -> None:
+            await send(_piece(json.dumps(said).encode() + b"\n"))
+
+        async def tell(news: str) -> None:
+            await say({"news": news})
+
+        try:
+            order = VllmOrder.model_validate_json(body)
+            async with self.servers.lease(order, tell) as server:
+                address = VllmAddress(url=server.url, key=server.key)
+                await say({"address": address.model_dump(mode="json")})
+                await anyio.sleep_forever()
+        except ValidationError:
+            await say(_body("unsupported_parameter", "The request is no order for a server."))
+        except WorkerError as error:
+            fault = {"type": error.code, "message": error.message, "transient": error.transient}
+            await say({"error": {**fault}})
 
 
 def _parse(body: bytes) -> tuple[ModelSpec, bytes]:

@@ -25,9 +25,17 @@ _PR_SET_PDEATHSIG = 1
 class Child:
     """A running server process."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(
+        self,
+        process: Process,
+        *,
+        stop_within_s: float = _STOP_WITHIN_S,
+        leads_group: bool = False,
+    ) -> None:
         assert process.stdout is not None
         self._process = process
+        self._stop_within_s = stop_within_s
+        self._leads_group = leads_group
         self._output = BufferedByteReceiveStream(process.stdout)
 
     @property
@@ -50,11 +58,14 @@ class Child:
         return await self._process.wait()
 
     async def stop(self) -> None:
-        """End it: asked first, then without asking."""
+        """End it: asked first, then without asking; with it all processes of the group it leads."""
         if not self.has_ended:
             self._process.terminate()
-            with anyio.move_on_after(_STOP_WITHIN_S):
+            with anyio.move_on_after(self._stop_within_s):
                 await self.wait()
+        if self._leads_group and sys.platform != "win32":
+            with suppress(ProcessLookupError):  # nobody is left of it
+                os.killpg(self.pid, signal.SIGKILL)
         if not self.has_ended:
             self._process.kill()
             await self.wait()
@@ -62,17 +73,27 @@ class Child:
 
 @asynccontextmanager
 async def open_child(
-    command: Sequence[str], *, log: Path, first_line: bytes
+    command: Sequence[str],
+    *,
+    log: Path,
+    first_line: bytes,
+    stop_within_s: float = _STOP_WITHIN_S,
+    leads_group: bool = False,
 ) -> AsyncGenerator[Child]:
     """A process that reads *first_line*, complains into *log*, and ends with the block.
+
+    It has *stop_within_s* seconds to end in good order. With *leads_group* it has a session of its
+    own, and whatever it has started ends with it.
 
     Raises:
         OSError: it cannot be started.
     """
     with log.open("ab") as complaints:
-        process = await anyio.open_process(command, stderr=complaints, cwd=log.parent)
+        process = await anyio.open_process(
+            command, stderr=complaints, cwd=log.parent, start_new_session=leads_group
+        )
     async with process:
-        child = Child(process)
+        child = Child(process, stop_within_s=stop_within_s, leads_group=leads_group)
         try:
             assert process.stdin is not None
             with suppress(anyio.BrokenResourceError):  # that it is dead shows at the next read

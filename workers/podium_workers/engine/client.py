@@ -1,9 +1,10 @@
 """A Podium process's side of the engine: finds it, starts it, holds it, asks it."""
 
+import json
 import re
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +18,23 @@ from podium_workers.engine.state import (
     EngineAddress,
     EngineStatus,
     ModelSpec,
+    VllmAddress,
+    VllmOrder,
     log_file,
     read_address,
     start_file,
 )
-from podium_workers.errors import UnreachableError
+from podium_workers.errors import (
+    ModelFileError,
+    NotInstalledError,
+    OverloadedError,
+    SlowReplyError,
+    UnreachableError,
+    UnsupportedParameterError,
+    WorkerError,
+)
 from podium_workers.lockfile import LockFile
+from podium_workers.wire import entries, items
 from podium_workers.worker import Frozen
 
 if TYPE_CHECKING:
@@ -37,7 +49,8 @@ _STALE = frozenset({401, 503})
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _PASSED_ON = re.compile(
     r"PATH|HOME|LANG|LC_\w+|TMPDIR|TEMP|TMP|SYSTEMROOT|(LD|DYLD)_LIBRARY_PATH|PYTHON(PATH|HOME)"
-    r"|VIRTUAL_ENV|CUDA_VISIBLE_DEVICES|(OMP|GGML|LLAMA)_\w+"
+    r"|VIRTUAL_ENV|(OMP|GGML|LLAMA|VLLM|CUDA|NVIDIA|NCCL|HF|TORCH|TRITON)_\w+|XDG_CACHE_HOME"
+    r"|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE"
 )
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSWORD")
 
@@ -95,6 +108,39 @@ class Engine:
         finally:
             with anyio.CancelScope(shield=True):
                 await response.aclose()
+
+    @asynccontextmanager
+    async def vllm(
+        self, order: VllmOrder, tell: Callable[[str], None]
+    ) -> AsyncGenerator[VllmAddress]:
+        """A vLLM server that stays while the block runs; *tell* hears how its start comes along.
+
+        Raises:
+            WorkerError: the engine or the server cannot be started.
+        """
+        response = await self._post("/vllm", order.model_dump(mode="json"))
+        # Kept to the end: a reader that is dropped closes the connection, and with it the hold.
+        lines = response.aiter_lines()
+        try:
+            yield await _address_in(lines, tell)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await response.aclose()
+
+    async def stop_vllm(self, model: str = "") -> tuple[str, ...]:
+        """Stop the vLLM servers of *model*, or all; which models they had. Starts no engine."""
+        import httpx2
+
+        address = read_address(self.settings.state_dir)
+        if address is None:
+            return ()
+        try:
+            response = await self._http.post(
+                f"{address.url}/vllm/stop", headers=_headers(address), params={"model": model}
+            )
+        except httpx2.TransportError:
+            return ()  # it is an old address, or the engine ended with its servers
+        return tuple(str(name) for name in items(response.json()))
 
     async def status(self) -> EngineStatus | None:
         """How the engine is; None when none is running. Never starts one."""
@@ -269,6 +315,41 @@ async def _start(settings: EngineSettings, environment: Mapping[str, str]) -> No
                 env=environment,
                 start_new_session=True,
             )
+
+
+_ERRORS: dict[str, type[WorkerError]] = {
+    error.code: error for error in (ModelFileError, UnsupportedParameterError, OverloadedError)
+}
+
+
+async def _address_in(lines: AsyncIterator[str], tell: Callable[[str], None]) -> VllmAddress:
+    """The address that the engine names at last, after news of the start.
+
+    Raises:
+        WorkerError: it names an error, or breaks off.
+    """
+    import httpx2
+
+    try:
+        async for line in lines:
+            said = entries(json.loads(line))
+            if "address" in said:
+                return VllmAddress.model_validate(said["address"])
+            if "error" in said:
+                raise _meaning(entries(said["error"]))
+            tell(str(said.get("news", "")))
+    except httpx2.TransportError as error:
+        raise UnreachableError(f"The engine broke off: {error}.") from error
+    raise UnreachableError("The engine ended before vLLM served.")
+
+
+def _meaning(said: Mapping[str, object]) -> WorkerError:
+    code, text = str(said.get("type", "")), str(said.get("message", ""))
+    if code == SlowReplyError.code:
+        return SlowReplyError(text, limit="first_byte")
+    if code == NotInstalledError.code and not said.get("transient"):
+        return NotInstalledError(text)
+    return _ERRORS.get(code, UnreachableError)(text)
 
 
 def _headers(address: EngineAddress) -> dict[str, str]:

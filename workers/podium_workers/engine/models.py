@@ -162,7 +162,7 @@ class Models:
                 entry.server = server
                 entry.last_used = anyio.current_time()
                 entry.ready.set()
-                await _first_of(server.child.wait, entry.unload.wait)
+                await first_of(server.child.wait, entry.unload.wait)
                 entry.unload.set()
         except WorkerError as error:
             entry.error = error
@@ -177,7 +177,8 @@ class Models:
         changed.set()
 
 
-async def _first_of(*waits: Callable[[], Awaitable[object]]) -> None:
+async def first_of(*waits: Callable[[], Awaitable[object]]) -> None:
+    """Wait until one of *waits* is over; the others are cancelled."""
     async with anyio.create_task_group() as tasks:
 
         async def end_with(wait: Callable[[], Awaitable[object]]) -> None:

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 
 from podium_workers.worker import Frozen
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Part of the names of the files below, so that versions which would not understand each other
 keep apart, each with an engine of its own."""
 
@@ -54,6 +54,55 @@ class ModelStatus(Frozen):
     """Seconds since its last call."""
 
 
+class VllmSpec(Frozen):
+    """A vLLM server as a caller wants it; equal specifications share one server."""
+
+    model: str = Field(min_length=1)
+    """Name on a hub, or the path of a folder."""
+    python: Path
+    """The interpreter that has vLLM."""
+    arguments: tuple[str, ...]
+    """Of `vllm serve`, without address and key."""
+    environment: tuple[tuple[str, str], ...] = ()
+    """Variables beside the engine's own."""
+
+
+class VllmOrder(Frozen):
+    """A wish for a vLLM server."""
+
+    spec: VllmSpec
+    start_within_s: float = Field(gt=0)
+    """Seconds that its start may take."""
+    stop_idle_s: float = Field(ge=0)
+    """Seconds after its last call that it is stopped; 0 for never."""
+    in_doubt: bool = False
+    """Whether a call has just failed, so that the server is to be looked at before it is used."""
+
+
+class VllmAddress(Frozen):
+    """Where a vLLM server answers."""
+
+    url: str
+    key: str = Field(repr=False)
+
+
+class VllmStatus(Frozen):
+    """One vLLM server of the engine."""
+
+    model: str
+    state: Literal["starting", "ready"]
+    news: str
+    """How its start came along."""
+    pid: int | None
+    url: str
+    log: Path
+    calls: int
+    """Calls that are running or waiting for it."""
+    unused_s: float
+    """Seconds since its last call."""
+    stop_idle_s: float
+
+
 class EngineStatus(Frozen):
     """How the engine is."""
 
@@ -65,6 +114,7 @@ class EngineStatus(Frozen):
     warning: str
     """Empty, or what the user should know."""
     models: tuple[ModelStatus, ...]
+    servers: tuple[VllmStatus, ...] = ()
 
 
 def address_file(state_dir: Path) -> Path:

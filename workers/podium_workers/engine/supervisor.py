@@ -19,6 +19,7 @@ from podium_workers.engine.child import bound_log
 from podium_workers.engine.llama import open_llama
 from podium_workers.engine.models import Models
 from podium_workers.engine.presence import Presence
+from podium_workers.engine.servers import Servers
 from podium_workers.engine.state import (
     EngineAddress,
     lock_file,
@@ -26,6 +27,7 @@ from podium_workers.engine.state import (
     remove_address,
     write_address,
 )
+from podium_workers.engine.vllm import open_vllm
 from podium_workers.lockfile import LockFile
 
 _OLD_ONE_ENDS_WITHIN_S = 20.0
@@ -93,9 +95,10 @@ async def _serve(
         models = Models(
             tasks, open_llama, logs=state_dir, memory_limit=lambda: presence.memory_limit
         )
+        servers = Servers(tasks, open_vllm, logs=state_dir)
         server = _Http(
             uvicorn.Config(
-                build_app(address.key, presence, models, http),
+                build_app(address.key, presence, models, servers, http),
                 lifespan="off",
                 ws="none",
                 log_config=None,
@@ -110,9 +113,12 @@ async def _serve(
             server.should_exit = True
 
         async def keep_house() -> None:
-            while presence.unused_s < (idle_s if presence.had_users else _FIRST_USER_WITHIN_S):
+            wait_s = _FIRST_USER_WITHIN_S
+            while servers.are_running or presence.unused_s < wait_s:
                 await anyio.sleep(min(_HOUSEKEEPING_S, idle_s / 4))
+                wait_s = idle_s if presence.had_users else wait_s
                 models.keep_house(model_idle_s)
+                servers.keep_house()
                 bound_log(log_file(state_dir))
             end()
 
