@@ -1,7 +1,13 @@
 """Stored things that tests of the ledger begin with, and a clock that they set."""
 
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
 from podium.plan import Plan, Proposal, Step
-from podium.store import Store
+from podium.rows import put_texts
+from podium.store import Store, text_hash
 from podium.trace import CallRecord, Run, RunRequest, StepResult, TextFile
 from podium_workers.worker import Price, WorkerCard
 
@@ -100,3 +106,20 @@ async def stored(store: Store, run: Run, *proposals: Proposal) -> Run:
     for number, proposal in enumerate(proposals):
         await store.save_round(run.run_id, number, proposal)
     return run
+
+
+def damage(path: Path, table: str) -> None:
+    """Overwrite the first page of a table in a ledger that nobody has open."""
+    with closing(sqlite3.connect(path)) as connection:
+        sql = "SELECT rootpage FROM sqlite_schema WHERE name = ?"
+        (page,) = connection.execute(sql, (table,)).fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    with path.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(os.urandom(size))
+
+
+async def put_text(store: Store, text: str) -> str:
+    """Store a text that no record names yet; the name that it has."""
+    await store.writer.do(lambda connection: put_texts(connection, [text]))
+    return text_hash(text)

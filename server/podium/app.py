@@ -25,20 +25,26 @@ from mcp.types import (
     ContentBlock,
     ResourceLink,
     TextContent,
+    Tool,
     ToolAnnotations,
 )
 from pydantic import BaseModel, ValidationError
 
 from podium import __version__
 from podium.arguments import (
+    AllowUnpriced,
     ConductorName,
     Depth,
     Exclude,
     FileArgument,
     Files,
     FollowUp,
+    Fresh,
     LocalOnly,
     MaxSeconds,
+    MaxSteps,
+    MaxTokens,
+    MaxUsd,
     MaxWait,
     PlanArgument,
     Question,
@@ -47,12 +53,15 @@ from podium.arguments import (
     Strategy,
     Workers,
     argument,
+    untitled,
 )
 from podium.config import Settings
 from podium.errors import PodiumError, QuestionError
 from podium.estimate import estimate
 from podium.inputs import from_text, read_file, read_moment
+from podium.orchestrator import Orchestrator
 from podium.plan import Step
+from podium.receipt import best_so_far
 from podium.results import (
     PaidView,
     PlanView,
@@ -62,7 +71,7 @@ from podium.results import (
     WorkerList,
     WorkersResult,
 )
-from podium.revision import check_own_plan, edit_step, replace_plan, run_step
+from podium.revision import LIMITS, change_limits, edit_step, replace_plan, run_step
 from podium.runs import Runs, Work
 from podium.trace import Event, Observer, Run, RunRequest, TextFile
 from podium.views import RunView, full_receipt, prompt_text, told, told_steps, told_worker, view
@@ -147,7 +156,12 @@ class Tools:
         local_only: LocalOnly = False,
         conductor: ConductorName = "",
         follow_up: FollowUp = "",
+        max_usd: MaxUsd = 0,
+        max_tokens: MaxTokens = 0,
+        max_steps: MaxSteps = 0,
         max_seconds: MaxSeconds = 0,
+        allow_unpriced: AllowUnpriced = False,
+        fresh: Fresh = False,
         max_wait_s: MaxWait = 0,
     ) -> Annotated[CallToolResult, RunResult]:
         """Answer a hard question with a team of models, and keep the record.
@@ -159,30 +173,28 @@ class Tools:
         """
         options = _given(
             depth, strategy=strategy, rounds=rounds, conductor=conductor, workers=tuple(workers),
-            exclude=tuple(exclude), local_only=local_only, follow_up=follow_up,
-            max_seconds=max_seconds,
+            exclude=tuple(exclude), local_only=local_only, follow_up=follow_up, max_usd=max_usd,
+            max_tokens=max_tokens, max_steps=max_steps, max_seconds=max_seconds,
+            allow_unpriced=allow_unpriced,
         )  # fmt: skip
         steps = [
             Step(worker=step.worker, subtask=step.subtask, access=tuple(step.access))
             for step in plan
         ]
         if run_id:
-            given = [*options, *(["question"] if question else []), *(["files"] if files else [])]
-            if given:
-                raise QuestionError(given[0], "cannot be given with run_id; it is the run's own.")
-            run = await self.runs.of(run_id, self.settings.principal)
+            run = await self._earlier(run_id, question, files, options, steps)
         else:
-            run = await self._create(question, files, options, steps)
-        if steps:
-            await self.runs.launch(run, self._new_plan(steps))
+            request = await self._request(question, files, options)
+            mine = self.settings.principal
+            run = await self.runs.ask(request, principal=mine, steps=steps, fresh=fresh)
         until = anyio.current_time() + (max_wait_s or self.settings.max_wait_s)
-        await self.runs.start(run)
-        run = await self._wait(run, ctx, max_wait_s)
-        if run.status == "running" and not await self.runs.at_work(run.run_id):
-            # Its process died, and its lease has ended while we waited.
+        while True:
             await self.runs.start(run)
-            run = await self._wait(run, ctx, max(until - anyio.current_time(), 0.01))
-        return await self._told(run)
+            left = until - anyio.current_time()
+            run = await self._wait(run, ctx, max(left, 0.01))
+            # A run of another process may have been left to us while we waited.
+            if run.status != "running" or anyio.current_time() >= until:
+                return await self._told(run)
 
     @answers_errors
     async def plan_only(
@@ -198,7 +210,12 @@ class Tools:
         local_only: LocalOnly = False,
         conductor: ConductorName = "",
         follow_up: FollowUp = "",
+        max_usd: MaxUsd = 0,
+        max_tokens: MaxTokens = 0,
+        max_steps: MaxSteps = 0,
         max_seconds: MaxSeconds = 0,
+        allow_unpriced: AllowUnpriced = False,
+        fresh: Fresh = False,
         max_wait_s: MaxWait = 0,
     ) -> Annotated[CallToolResult, RunResult]:
         """Write a plan and say what it will cost and take, without carrying it out.
@@ -208,11 +225,12 @@ class Tools:
         """
         options = _given(
             depth, strategy=strategy, rounds=rounds, conductor=conductor, workers=tuple(workers),
-            exclude=tuple(exclude), local_only=local_only, follow_up=follow_up,
-            max_seconds=max_seconds,
+            exclude=tuple(exclude), local_only=local_only, follow_up=follow_up, max_usd=max_usd,
+            max_tokens=max_tokens, max_steps=max_steps, max_seconds=max_seconds,
+            allow_unpriced=allow_unpriced,
         )  # fmt: skip
-        run = await self._create(question, files, options)
-        await self.runs.launch(run, self.runs.orchestrator.plan)
+        request = await self._request(question, files, options)
+        run = await self.runs.plan(request, principal=self.settings.principal, fresh=fresh)
         run = await self._wait(run, ctx, max_wait_s)
         store = self.runs.orchestrator.store
         rounds_so_far = await store.rounds(run.run_id)
@@ -254,8 +272,7 @@ class Tools:
         if worker and result:
             raise QuestionError("worker", "cannot be given with your own result; leave one out.")
 
-        async def work(run: Run, observer: Observer) -> None:
-            orchestrator = self.runs.orchestrator
+        async def work(orchestrator: Orchestrator, run: Run, observer: Observer) -> None:
             if changes and number is not None:
                 await edit_step(orchestrator, run, number, changes)
                 run = await orchestrator.store.run(run.run_id)
@@ -279,6 +296,8 @@ class Tools:
         run = await self.runs.of(run_id, self.settings.principal)
         if wait_s:
             run = await self._wait(run, ctx, wait_s)
+        if run.status not in ("running", "planned"):
+            await self.runs.store.mark_told(run.run_id)
         seen = await self._view(run)
         if step >= 0:
             text = await self._step_text(run, step)
@@ -346,6 +365,15 @@ class Tools:
         return json.dumps(whole, ensure_ascii=False, indent=2)
 
     @answers_reader
+    async def best_resource(self, run_id: str) -> str:
+        """The answer of a run, or its best one so far, whole."""
+        run = await self.runs.of(run_id, self.settings.principal)
+        if run.answer is not None:
+            return run.answer
+        best = best_so_far(await self.runs.store.rounds(run.run_id))
+        return best.reply if best else "No step has finished yet."
+
+    @answers_reader
     async def step_resource(self, run_id: str, step: int) -> str:
         """One step's prompt and reply, whole."""
         run = await self.runs.of(run_id, self.settings.principal)
@@ -360,14 +388,10 @@ class Tools:
 
     # Behind the tools.
 
-    async def _create(
-        self,
-        question: str,
-        files: Sequence[FileArgument],
-        options: Mapping[str, object],
-        steps: Sequence[Step] = (),
-    ) -> Run:
-        """A new run, if *steps* may be its plan; what *options* lack is as the settings have it."""
+    async def _request(
+        self, question: str, files: Sequence[FileArgument], options: Mapping[str, object]
+    ) -> RunRequest:
+        """What is asked; what *options* lack is as the settings have it."""
         if not question.strip():
             raise QuestionError("question", "is empty; write what you want to know.")
         settings = self.settings
@@ -375,14 +399,33 @@ class Tools:
             "strategy": settings.strategy,
             "rounds": settings.rounds,
             "depth": settings.depth,
+            "max_usd": settings.max_usd,
         }
         texts = tuple([await self._file(file) for file in files])
-        request = RunRequest.model_validate(
+        return RunRequest.model_validate(
             {**defaults, **options, "question": question, "files": texts}
         )
+
+    async def _earlier(
+        self,
+        run_id: str,
+        question: str,
+        files: Sequence[FileArgument],
+        options: Mapping[str, object],
+        steps: Sequence[Step],
+    ) -> Run:
+        """An earlier run to be carried on, with other limits or another plan if they are given."""
+        limits = {name: value for name, value in options.items() if name in LIMITS}
+        given = [*(name for name in options if name not in limits)]
+        given += [*(["question"] if question else []), *(["files"] if files else [])]
+        if given:
+            raise QuestionError(given[0], "cannot be given with run_id; it is the run's own.")
+        run = await self.runs.of(run_id, self.settings.principal)
+        if limits:
+            await change_limits(self.runs.orchestrator, run, limits)
         if steps:
-            check_own_plan(self.runs.orchestrator, request, steps)
-        return await self.runs.orchestrator.create(request, principal=settings.principal)
+            await self.runs.launch(run, self._new_plan(steps))
+        return run
 
     async def _file(self, file: FileArgument) -> TextFile:
         if not file.path:
@@ -393,14 +436,21 @@ class Tools:
         return await anyio.to_thread.run_sync(read_file, Path(file.path), roots)
 
     def _new_plan(self, steps: Sequence[Step]) -> Work:
-        async def work(run: Run, observer: Observer) -> None:
-            await replace_plan(self.runs.orchestrator, run, steps)
+        async def work(orchestrator: Orchestrator, run: Run, observer: Observer) -> None:
+            await replace_plan(orchestrator, run, steps)
 
         return work
 
     async def _wait(self, run: Run, ctx: Context, max_wait_s: float) -> Run:
         """Wait for the run, telling of its events, at most as long as client and setting allow."""
-        seconds = max_wait_s or self.settings.max_wait_s
+        try:
+            return await self._watched(run, ctx, max_wait_s or self.settings.max_wait_s)
+        except anyio.get_cancelled_exc_class():
+            # A time-out, a cancel and a disconnect of a client look alike here.
+            await self.runs.left(run.run_id, self.settings.on_disconnect)
+            raise
+
+    async def _watched(self, run: Run, ctx: Context, seconds: float) -> Run:
         failed: PodiumError | None = None
         async with self.runs.watch(run.run_id) as events, anyio.create_task_group() as group:
             group.start_soon(_report, events, ctx)
@@ -419,6 +469,8 @@ class Tools:
         return await view(store, run, working=working, reply_characters=reply_characters)
 
     async def _told(self, run: Run) -> CallToolResult:
+        if run.status not in ("running", "planned"):
+            await self.runs.store.mark_told(run.run_id)
         seen = await self._view(run)
         return self._result(seen, _page(told(seen, answer=run.answer or ""), 0, run), run)
 
@@ -445,6 +497,16 @@ class Tools:
             content.append(link)
         data = json.loads(structured.model_dump_json())
         return CallToolResult(content=content, structured_content=data)
+
+
+class BriefServer(MCPServer):
+    """Lists tools without the titles that the SDK makes of argument names."""
+
+    async def list_tools(self) -> list[Tool]:
+        tools = await super().list_tools()
+        for tool in tools:
+            untitled(tool.input_schema)
+        return tools
 
 
 async def refuse_unknown_arguments(
@@ -480,7 +542,7 @@ PARAMETERS = {
 def build_server(runs: Runs, settings: Settings, *, reads_paths: bool) -> MCPServer:
     """The MCP server over the runs of this process, both protocol eras, any transport."""
     tools = Tools(runs, settings, reads_paths)
-    server = MCPServer(
+    server = BriefServer(
         "podium", title="Podium", version=__version__, instructions=INSTRUCTIONS,
         log_level="WARNING", middleware=[refuse_unknown_arguments],
     )  # fmt: skip
@@ -498,6 +560,9 @@ def build_server(runs: Runs, settings: Settings, *, reads_paths: bool) -> MCPSer
     as_json = "application/json"
     server.resource("podium://runs", title="Newest runs", mime_type=as_json)(tools.runs_resource)
     server.resource("podium://runs/{run_id}", title="A run", mime_type=as_json)(tools.run_resource)
+    server.resource("podium://runs/{run_id}/best", title="Best answer", mime_type="text/plain")(
+        tools.best_resource
+    )
     server.resource("podium://runs/{run_id}/steps/{step}", title="A step", mime_type="text/plain")(
         tools.step_resource
     )

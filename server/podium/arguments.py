@@ -67,8 +67,13 @@ Exclude = Annotated[list[str], argument("Workers not allowed.")]
 LocalOnly = Annotated[bool, argument("Only workers that run on this machine.")]
 ConductorName = Annotated[str, argument("Worker that writes the plan; empty: the pool's.")]
 MaxSeconds = Annotated[
-    float, argument("Time limit of each start; then the best answer so far. 0: none.", ge=0)
+    float, argument("Limit in seconds of work; then the best answer so far. 0: none.", ge=0)
 ]
+MaxUsd = Annotated[float, argument("Limit in US dollars. 0: setting.", ge=0)]
+MaxTokens = Annotated[int, argument("Limit in tokens. 0: none.", ge=0)]
+MaxSteps = Annotated[int, argument("Limit in steps. 0: none.", ge=0)]
+AllowUnpriced = Annotated[bool, argument("Let workers of unknown price work under max_usd.")]
+Fresh = Annotated[bool, argument("Do not attach to the same question still at work.")]
 FollowUp = Annotated[str, argument("run_id of an earlier run that this question follows.")]
 RunId = Annotated[str, argument("Id of a run, as results give it.")]
 PlanArgument = Annotated[

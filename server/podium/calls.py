@@ -1,25 +1,35 @@
 """Calling a worker on behalf of a run: every attempt stands in the ledger before and after.
 
 `Caller` is the one way from planning and execution to a model. It implements the workers' `Call`
-protocol, keeps each worker's number of parallel calls, holds the deadline, and learns how far the
-token estimate is off for each worker.
+protocol, keeps each worker's number of parallel calls, holds the deadline and the limits in money
+and tokens, and learns how far the token estimate is off for each worker.
 """
 
 import time
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from uuid import uuid4
 
 import anyio
 from pydantic import JsonValue
 
-from podium.store import Store
+from podium.budget import Account, Amount, longest_reply, prompt_bound, refusal, worst
+from podium.errors import LeaseLostError, LimitError
+from podium.store import Store, text_hash
 from podium.tokens import estimate_tokens
 from podium.trace import CallRecord, Failure
-from podium_workers.errors import SlowReplyError, WorkerError
-from podium_workers.retry import reply_with_retry
-from podium_workers.worker import ModelSettings, Prompt, Reply, Usage, Worker, WorkerCard
+from podium_workers.errors import EmptyReplyError, SlowReplyError, WorkerError
+from podium_workers.retry import reply_with_retry, roomier
+from podium_workers.worker import (
+    ATTACHED_TO,
+    ModelSettings,
+    Prompt,
+    Reply,
+    Usage,
+    Worker,
+    WorkerCard,
+)
 
 _BEFORE_GENERATION = frozenset(
     {
@@ -30,6 +40,10 @@ _BEFORE_GENERATION = frozenset(
 """Failures that a provider does not bill, since it has generated nothing."""
 
 
+_ASK_MORE = frozenset({"command", "program"})
+"""Kinds of workers whose usage covers more than the prompt that they were given."""
+
+
 @dataclass(frozen=True)
 class Purpose:
     """What a call is for: a proposal of a round, or a version of a step."""
@@ -38,6 +52,10 @@ class Purpose:
     round: int
     step: int | None = None
     version: int | None = None
+    allow_unpriced: bool = False
+    """Whether the worker's price may be unknown although money is limited."""
+    again: bool = False
+    """Whether work on the same broke off before."""
 
 
 def failure(worker: str, error: WorkerError) -> Failure:
@@ -46,22 +64,43 @@ def failure(worker: str, error: WorkerError) -> Failure:
 
 
 @dataclass
+class Shared:
+    """What all calls of one process share."""
+
+    limiters: dict[str, anyio.CapacityLimiter] = field(
+        default_factory=dict[str, anyio.CapacityLimiter]
+    )
+    ratios: dict[str, float] = field(default_factory=dict[str, float])
+    """Reported prompt tokens over estimated ones, by worker."""
+    running: int = 0
+    """Attempts that have been opened and not closed."""
+    closed: anyio.Event = field(default_factory=anyio.Event)
+    """Set when the next attempt is closed; then there is a new one."""
+
+    @asynccontextmanager
+    async def attempt(self) -> AsyncGenerator[None]:
+        """One attempt runs for as long as the block does."""
+        self.running += 1
+        try:
+            yield
+        finally:
+            self.running -= 1
+            self.closed.set()
+            self.closed = anyio.Event()
+
+
+@dataclass(frozen=True)
 class Caller:
-    """Calls workers and keeps the record. One per process."""
+    """Calls workers and keeps the record."""
 
     store: Store
-    _limiters: dict[str, anyio.CapacityLimiter] = field(
-        default_factory=dict[str, anyio.CapacityLimiter], init=False
-    )
-    _ratios: dict[str, float] = field(default_factory=dict[str, float], init=False)
+    day_usd: float | None = None
+    """What one principal's runs may cost on one day, over all processes; None for any amount."""
+    _shared: Shared = field(default_factory=Shared)
 
     def tokens_per_estimate(self, card: WorkerCard) -> float:
         """Reported prompt tokens over estimated ones for this worker; 1 until it has reported."""
-        return self._ratios.get(card.name, 1.0)
-
-    async def keep(self, prompt: Prompt) -> str:
-        """Store *prompt*; its hash."""
-        return await self.store.put_text(prompt.model_dump_json())
+        return self._shared.ratios.get(card.name, 1.0)
 
     async def ask(
         self,
@@ -76,40 +115,133 @@ class Caller:
 
         Raises:
             WorkerError: no usable reply before the deadline.
+            LimitError: the call could pass a limit in money or tokens.
         """
         card = worker.card
-        limiter = self._limiters.setdefault(card.name, anyio.CapacityLimiter(card.parallel))
-        call = LedgerCall(self.store, purpose, card, await self.keep(prompt), deadline)
+        limiter = self._shared.limiters.setdefault(card.name, anyio.CapacityLimiter(card.parallel))
         with anyio.move_on_at(deadline):
             async with limiter:
-                reply = await reply_with_retry(worker, prompt, settings, call)
+                reply = await self._within_limits(worker, prompt, settings, purpose, deadline)
             self._learn(card, prompt, reply.usage)
             return reply
         raise SlowReplyError(
             f"{card.name!r} had not replied when the time limit of the run struck.", limit="total"
         )
 
+    async def _within_limits(
+        self,
+        worker: Worker,
+        prompt: Prompt,
+        settings: ModelSettings,
+        purpose: Purpose,
+        deadline: float,
+    ) -> Reply:
+        """Call with a reply as long as the limits leave room for.
+
+        When calls that are running hold what is left, wait for one of them to end: it mostly takes
+        much less than it could.
+        """
+        card, stored = worker.card, prompt.model_dump_json()
+        sha = text_hash(stored)
+        wanted, with_more_room = _longest_wanted(card, settings), False
+        while True:
+            closed = self._shared.closed
+            accounts = await self.store.accounts(purpose.run_id, self.day_usd)
+            _check_priced(card, accounts, purpose)
+            bound = self._bound(card, prompt, accounts)
+            length = longest_reply(card, bound, wanted, accounts)
+            if not length:
+                if not self._may_wait(accounts):
+                    raise refusal(card, worst(card, bound, wanted), accounts)
+                await closed.wait()
+                continue
+            fitted = settings.model_copy(update={"max_output_tokens": length})
+            earlier = await self._broken_off(purpose, card, sha)
+            call = LedgerCall(self, purpose, card, stored, (bound, length), deadline, earlier)
+            try:
+                return await reply_with_retry(worker, prompt, fitted, call)
+            except LimitError:
+                # Another call was faster, or an attempt that broke off has taken what was left.
+                continue
+            except EmptyReplyError as error:
+                more = None if with_more_room else roomier(fitted, card, error)
+                if more is None or more.max_output_tokens is None:
+                    raise
+                wanted, with_more_room = more.max_output_tokens, True
+
+    async def _broken_off(self, purpose: Purpose, card: WorkerCard, sha: str) -> CallRecord | None:
+        """An earlier call for the same that went on at the provider when work on it broke off."""
+        if not purpose.again:
+            return None
+        for call in reversed(await self.store.calls(purpose.run_id)):
+            same = (call.round, call.step, call.worker, call.model, call.prompt)
+            open_ended = call.status in ("running", "stopped") and call.request.get("background")
+            if open_ended and same == (purpose.round, purpose.step, card.name, card.model, sha):
+                return call
+        return None
+
+    def _may_wait(self, accounts: Sequence[Account]) -> bool:
+        return self._shared.running > 0 and any(account.held for account in accounts)
+
+    def _bound(self, card: WorkerCard, prompt: Prompt, accounts: Sequence[Account]) -> int:
+        """Tokens that the prompt has at most; 0 where that does not matter."""
+        if not accounts and (card.price is None or card.price.is_free):
+            return 0
+        estimate = sum(estimate_tokens(message.text) for message in prompt.messages)
+        characters = sum(len(message.text) for message in prompt.messages)
+        return prompt_bound(estimate, self.tokens_per_estimate(card), characters)
+
+    def attempt(self) -> AbstractAsyncContextManager[None]:
+        """Count an attempt as running."""
+        return self._shared.attempt()
+
     def _learn(self, card: WorkerCard, prompt: Prompt, usage: Usage) -> None:
+        if card.kind in _ASK_MORE:
+            return
         estimate = sum(estimate_tokens(message.text) for message in prompt.messages)
         if usage.input_tokens and estimate >= 100:
             ratio = min(4.0, max(0.5, usage.input_tokens / estimate))
-            self._ratios[card.name] = round((self.tokens_per_estimate(card) + ratio) / 2, 3)
+            known = self.tokens_per_estimate(card)
+            self._shared.ratios[card.name] = round((known + ratio) / 2, 3)
+
+
+def _longest_wanted(card: WorkerCard, settings: ModelSettings) -> int:
+    """Tokens that a reply may have: what is asked for, and what the model reasons at least."""
+    asked = (settings.max_output_tokens or card.max_output_tokens) + card.reasoning_floor
+    return min(asked, card.max_output_tokens, card.context_window)
+
+
+def _check_priced(card: WorkerCard, accounts: Sequence[Account], purpose: Purpose) -> None:
+    in_money = [account for account in accounts if account.limit != "tokens"]
+    if in_money and card.price is None and not purpose.allow_unpriced:
+        raise LimitError(
+            in_money[0].limit,
+            f"The price of {card.name} is unknown, so that no limit in money can be kept; give it "
+            "a price in the pool manifest, or allow it with allow_unpriced.",
+        )
 
 
 @dataclass(frozen=True)
 class LedgerCall:
     """The `Call` of one reply, written to the ledger."""
 
-    store: Store
+    caller: Caller
     purpose: Purpose
     card: WorkerCard
     prompt: str
+    """As it is stored."""
+    most: tuple[int, int]
+    """Tokens that prompt and reply of an attempt may have."""
     deadline: float
-    resume_id: str | None = None
+    earlier: CallRecord | None = None
+    """The call that this one may attach to."""
+
+    @property
+    def resume_id(self) -> str | None:
+        return self.earlier.request_id if self.earlier else None
 
     @asynccontextmanager
     async def attempt(self, request: Mapping[str, JsonValue]) -> AsyncGenerator["LedgerAttempt"]:
-        started = time.time()
         record = CallRecord(
             call_id=uuid4().hex,
             run_id=self.purpose.run_id,
@@ -118,19 +250,37 @@ class LedgerCall:
             version=self.purpose.version,
             worker=self.card.name,
             model=self.card.model,
-            prompt=self.prompt,
+            prompt=text_hash(self.prompt),
             request=dict(request),
-            started_at=started,
+            started_at=time.time(),
         )
-        attempt = LedgerAttempt(self.store, self.card, record, anyio.current_time())
-        try:
-            await attempt.save()
-            yield attempt
-        except WorkerError as error:
-            await attempt.end("failed", failure(self.card.name, error))
-            raise
-        finally:
-            await attempt.end("stopped")
+        store = self.caller.store
+        async with self.caller.attempt():
+            attempt = LedgerAttempt(store, self.card, record, anyio.current_time())
+            try:
+                if self.earlier and ATTACHED_TO in request:
+                    await store.take_up_call(record, self.earlier.call_id)
+                elif not await store.open_call(
+                    record, self._worst(request), self.caller.day_usd, (self.prompt,)
+                ):
+                    raise LimitError("usd", "Another call has taken what was left.")
+                yield attempt
+            except WorkerError as error:
+                await attempt.end("failed", failure(self.card.name, error))
+                raise
+            except (LimitError, LeaseLostError):  # nothing was stored, and nothing sent
+                attempt.forget()
+                raise
+            finally:
+                await attempt.end("stopped")
+
+    def _worst(self, request: Mapping[str, JsonValue]) -> Amount:
+        """What an attempt takes at most; a worker may say what it has added to the prompt."""
+        prompt, reply = self.most
+        added = str(request.get("added", ""))
+        if added:
+            prompt += prompt_bound(estimate_tokens(added), 1.0, len(added))
+        return worst(self.card, prompt, reply)
 
 
 class LedgerAttempt:
@@ -141,33 +291,36 @@ class LedgerAttempt:
         self._card = card
         self._record = record
         self._started = started
+        self._open = True
 
     async def sent(self, request_id: str) -> None:
-        await self.save(request_id=request_id)
+        await self._save(request_id=request_id)
 
     async def usage(self, usage: Usage) -> None:
-        await self.save(usage=usage)
+        await self._save(usage=usage)
 
     async def settle(self, reply: Reply) -> None:
-        reasoning = await self._store.put_text(reply.reasoning) if reply.reasoning else None
-        await self.save(
-            status="finished",
-            reply=await self._store.put_text(reply.text),
-            reasoning=reasoning,
-            served_by=reply.model,
-            usage=reply.usage,
-            finish_reason=reply.finish_reason,
-            seconds=anyio.current_time() - self._started,
-        )
+        with anyio.CancelScope(shield=True):  # what is here has been paid
+            await self._close(
+                (reply.text, reply.reasoning) if reply.reasoning else (reply.text,),
+                status="finished",
+                reply=text_hash(reply.text),
+                reasoning=text_hash(reply.reasoning) if reply.reasoning else None,
+                served_by=reply.model,
+                usage=reply.usage,
+                finish_reason=reply.finish_reason,
+                note=reply.note,
+            )
 
     async def end(self, status: str, error: Failure | None = None) -> None:
         """Close an attempt that was not settled; does nothing to a settled one."""
-        if self._record.status != "running":
-            return
-        with anyio.CancelScope(shield=True):
-            seconds = anyio.current_time() - self._started
-            usage = self._paid(error)
-            await self.save(status=status, error=error, seconds=seconds, usage=usage)
+        if self._open:
+            with anyio.CancelScope(shield=True):
+                await self._close((), status=status, error=error, usage=self._paid(error))
+
+    def forget(self) -> None:
+        """Close an attempt that was never opened."""
+        self._open = False
 
     def _paid(self, error: Failure | None) -> Usage:
         """What an attempt that broke off has cost: unknown, unless nothing was generated."""
@@ -177,6 +330,12 @@ class LedgerAttempt:
             return reported
         return Usage(cost_usd=None)
 
-    async def save(self, **changes: object) -> None:
+    async def _save(self, **changes: object) -> None:
         self._record = self._record.model_copy(update=changes)
         await self._store.save_call(self._record)
+
+    async def _close(self, texts: Sequence[str], **changes: object) -> None:
+        self._open = False
+        seconds = anyio.current_time() - self._started
+        self._record = self._record.model_copy(update={**changes, "seconds": seconds})
+        await self._store.close_call(self._record, texts)

@@ -13,6 +13,7 @@ from podium.errors import SettingsError
 from podium_workers.worker import Frozen
 
 Strategy = Literal["conductor", "single", "chain"]
+OnDisconnect = Literal["continue", "pause", "stop"]
 """The strategies that are shipped; whoever builds Podium gives each a policy."""
 
 PREFIX = "PODIUM_"
@@ -40,12 +41,20 @@ class Settings(Frozen):
     """Plans at most for one question."""
     depth: int = Field(default=0, ge=0, le=3)
     """How deep the conductor may be its own worker."""
-    max_steps: int = Field(default=5, ge=1, le=20)
+    plan_steps: int = Field(default=5, ge=1, le=20)
     """Steps at most in one plan of a conductor."""
     plan_tries: int = Field(default=5, ge=1, le=20)
     """Tries for a readable plan before the pool's first worker answers alone."""
     max_wait_s: float = Field(default=45, gt=0, allow_inf_nan=False)
     """Seconds that a tool call waits before it hands back the run's id."""
+    max_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Money that one run may cost, in US dollars, unless a request says otherwise."""
+    day_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Money that all runs of a principal may cost on one day, over all processes."""
+    on_disconnect: OnDisconnect = "continue"
+    """What becomes of a run whose client is gone: continue, pause or stop."""
+    prices: Path | None = None
+    """Your own price table; without one, `prices.toml` beside the configuration file, if there."""
     models_dir: Path = Field(default_factory=lambda: _cache_dir() / "models")
     """Where the weights of local models lie."""
     state_dir: Path = Field(default_factory=lambda: _data_dir() / "engine")
@@ -58,6 +67,17 @@ class Settings(Frozen):
     """Folders from which a client may name files; empty means the working folder."""
     principal: str = "local"
     """The user that runs belong to."""
+    record: Path | None = None
+    """Cassette in which all replies of workers are recorded."""
+    replay: Path | None = None
+    """Cassette from which replies are given again, for nothing."""
+    replay_misses: Literal["error", "live"] = "error"
+    """What a prompt that the cassette lacks becomes: an error, or live: the worker is asked."""
+
+    @property
+    def profiles_dir(self) -> Path:
+        """Where it is kept what workers were measured to be good at."""
+        return self.state_dir.parent / "profiles"
 
 
 Source = Literal["default", "file", "environment"]
@@ -154,6 +174,10 @@ def expected(name: str) -> str:
             return f"a number above {low}, at most {high}"
         case {"type": "number", "exclusiveMinimum": low}:
             return f"a number above {low}"
+        case {"anyOf": [{"type": "number"}, {"type": "null"}]} | {
+            "anyOf": [{"type": "number", "exclusiveMinimum": _}, {"type": "null"}]
+        }:
+            return "a number above 0"
         case {"type": "array"}:
             return "a list of folders"
         case {"type": "string", "format": "path"} | {"anyOf": _}:

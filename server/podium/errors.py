@@ -6,6 +6,8 @@ PodiumError
 ├── PoolError       no worker left to do the work, or an unknown one was named
 ├── StepError       a step that cannot be run (unknown, not ready, already running)
 ├── RunError        a run that cannot do what was asked of it (unknown, running elsewhere)
+├── LimitError      a limit of the run or of the day is reached; `limit` says which
+├── LeaseLostError  another process has taken the run over; this one may not go on with it
 ├── StoreError      the ledger cannot be opened, read or written
 └── SettingsError   the configuration is wrong
 """
@@ -51,6 +53,23 @@ class StepError(PodiumError):
 
 class RunError(PodiumError):
     code = "run"
+
+
+LimitName = Literal["usd", "day_usd", "tokens", "steps", "seconds"]
+
+
+class LimitError(PodiumError):
+    """What is asked for would pass a limit. Nothing was sent to a provider for it."""
+
+    code = "limit"
+
+    def __init__(self, limit: LimitName, message: str) -> None:
+        super().__init__(message)
+        self.limit: LimitName = limit
+
+
+class LeaseLostError(PodiumError):
+    code = "lease_lost"
 
 
 class StoreError(PodiumError):

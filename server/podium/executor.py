@@ -11,16 +11,17 @@ from dataclasses import dataclass, field
 import anyio
 
 from podium.calls import Caller, Purpose, failure
-from podium.errors import PodiumError, StoreError
+from podium.errors import LeaseLostError, LimitError, PodiumError, StoreError
 from podium.material import material
+from podium.paid import paid_reply
 from podium.plan import CALLER, PODIUM, Plan
 from podium.prompting import prompt_hash, unfenced
-from podium.store import Store
-from podium.trace import Event, EventKind, Failure, Observer, Run, StepResult, Waiting
+from podium.store import Store, text_hash
+from podium.trace import Event, EventKind, Failure, Observer, Run, RunRequest, StepResult, Waiting
 from podium.window import fit_to, prompt_budget, reply_limit
 from podium_workers.errors import WorkerError
 from podium_workers.pool import Pool
-from podium_workers.worker import ModelSettings, Prompt, Worker
+from podium_workers.worker import ModelSettings, Prompt, Worker, WorkerCard
 
 LASTING = frozenset({"authentication", "out_of_credit", "unknown_model", "model_file"})
 """Codes of failures that will not mend during a run: such a worker is not asked again."""
@@ -36,6 +37,12 @@ class NestedAnswer:
 
 Nest = Callable[[Run, str, float], Awaitable[NestedAnswer]]
 """Answers a question as a child of the given run before the deadline; raises PodiumError."""
+
+
+def too_many_steps(request: RunRequest) -> LimitError:
+    """The error of a run that may not be given another step."""
+    text = f"The limit of {request.max_steps} steps struck. Raise max_steps to go on."
+    return LimitError("steps", text)
 
 
 def is_done(result: StepResult | None) -> bool:
@@ -64,25 +71,36 @@ class Execution:
     async def run_pending(self) -> tuple[Waiting, ...]:
         """Run every step that is not done; return what outside help is waited for.
 
-        A step that fails is a result like any other, and done.
+        A step that fails is a result like any other, and done. When a limit strikes, steps at
+        work are finished and no others begun.
 
         Raises:
+            LimitError: a limit has struck, of time as of money, tokens or steps.
+            LeaseLostError: another process has taken the run over.
             StoreError: a result could not be recorded.
         """
         settled = {number: anyio.Event() for number in self.plan.numbers}
         blocked: set[int] = set()
         waiting: list[Waiting] = []
+        limits: list[LimitError] = []
 
         async def when_ready(number: int) -> None:
             reads = self.plan.reads(number)
             for read in reads:
                 if read in settled:
                     await settled[read].wait()
-            if not blocked.isdisjoint(reads):
+            if limits or not blocked.isdisjoint(reads):
                 blocked.add(number)
-            elif isinstance(outcome := await self.run_step(number), Waiting):
-                blocked.add(number)
-                waiting.append(outcome)
+            else:
+                try:
+                    outcome = await self.run_step(number)
+                except LimitError as limit:
+                    limits.append(limit)
+                    blocked.add(number)
+                else:
+                    if isinstance(outcome, Waiting):
+                        waiting.append(outcome)
+                        blocked.add(number)
             settled[number].set()
 
         faults: list[PodiumError] = []
@@ -95,13 +113,18 @@ class Execution:
                         group.start_soon(when_ready, number)
         except* PodiumError as failed:
             faults += [fault for fault in failed.exceptions if isinstance(fault, PodiumError)]
-        if faults:
-            raise faults[0]
+        for raised in (*faults, *limits):
+            raise raised
         return tuple(waiting)
 
     async def run_step(self, number: int) -> StepResult | Waiting:
         """Run one step whose reads are done: by its worker, else by the next one that can."""
+        most = self.run.request.max_steps
+        if most is not None and number >= most:
+            raise too_many_steps(self.run.request)
         blank = self._blank(number)
+        if paid := await self._recorded(number, blank):
+            return paid
         if blank.planned_worker == CALLER:
             if number not in self.done or self.done[number].status != "waiting":
                 await self._keep(blank.model_copy(update={"status": "waiting"}))
@@ -114,6 +137,29 @@ class Execution:
             )
             return await self._failed(blank, (nothing,))
         return await self._by_someone(blank)
+
+    async def _recorded(self, number: int, blank: StepResult) -> StepResult | None:
+        """The step with a reply that was paid before work on it broke off, if there is one."""
+        before = self.done.get(number)
+        if before is None or before.status not in _BROKEN_OFF or not _is_same(before, blank):
+            return None
+        if not (paid := await paid_reply(self.store, self.run.run_id, number, before.version)):
+            return None
+        call, reply = paid
+        finished = before.model_copy(
+            update={
+                "worker": call.worker,
+                "status": "finished",
+                "reply": unfenced(reply.text, self.run.fence),
+                "finish_reason": reply.finish_reason,
+                "note": reply.note,
+                "usage": reply.usage,
+                "seconds": call.seconds,
+            }
+        )
+        await self._keep(finished)
+        await self._tell("step_finished", finished.reply, number, finished.worker, finished)
+        return finished
 
     async def take_result(self, number: int, result: str) -> StepResult:
         """Record what the caller did for a step as that step's reply."""
@@ -140,7 +186,7 @@ class Execution:
                 failures.append(failure(name, error))
                 if error.code in LASTING:
                     self.broken[name] = failures[-1]
-            except StoreError:
+            except (StoreError, LimitError, LeaseLostError):
                 raise
             except PodiumError as error:
                 failures.append(Failure(worker=name, code=error.code, message=str(error)))
@@ -156,12 +202,15 @@ class Execution:
     async def _by(self, name: str, blank: StepResult, failures: tuple[Failure, ...]) -> StepResult:
         worker = None if name == PODIUM else self.pool.get(name)
         card = worker.card if worker else self.pool.cards[0]
-        ratio = self.caller.tokens_per_estimate(card)
+        ratio = self._ratio(card, blank)
         shown = material(self.run, self.plan, blank.number, self.done)
         # A nested run puts this prompt, whole, into prompts of its own.
         budget = prompt_budget(card) if worker else prompt_budget(card) // 2
         fitted = fit_to(shown, card, budget, ratio)
-        prompt = Prompt.of(fitted.text, system=card.role if worker else "")
+        # Writing to a provider's cache costs more than reading from it saves on one prompt.
+        shared = fitted.shared if worker and self._has_more_steps(name) else 0
+        prompt = Prompt.of(fitted.text, system=card.role if worker else "", shared_prefix=shared)
+        stored = prompt.model_dump_json()
         started = anyio.current_time()
         running = blank.model_copy(
             update={
@@ -171,12 +220,12 @@ class Execution:
                 "template": prompt_hash("worker"),
                 "final": shown.final,
                 "window": (fitted.budget, ratio),
-                "prompt": await self.caller.keep(prompt),
+                "prompt": text_hash(stored),
                 "started_at": time.time(),
             }
         )
         try:
-            await self._keep(running)
+            await self._keep(running, stored)
             await self._tell("step_started", blank.subtask, blank.number, name)
             gained = await (
                 self._reply(worker, prompt, running) if worker else self._nested(fitted.text)
@@ -191,17 +240,37 @@ class Execution:
         await self._tell("step_finished", finished.reply, blank.number, running.worker, finished)
         return finished
 
+    def _has_more_steps(self, name: str) -> bool:
+        """Whether a worker does several steps whose replies do not go to the user."""
+        inner = [step for number, step in self.plan.numbered() if number != self.plan.numbers[-1]]
+        return sum(step.worker == name for step in inner) > 1
+
+    def _ratio(self, card: WorkerCard, blank: StepResult) -> float:
+        """Tokens per estimated token: as recorded, where the step is begun again as it was."""
+        before = self.done.get(blank.number)
+        if before and before.window and before.worker == card.name and _is_same(before, blank):
+            return before.window[1]
+        return self.caller.tokens_per_estimate(card)
+
     async def _reply(
         self, worker: Worker, prompt: Prompt, running: StepResult
     ) -> dict[str, object]:
         settings = ModelSettings(
             max_output_tokens=reply_limit(worker.card), seed=self.run.seed + running.number
         )
-        purpose = Purpose(self.run.run_id, self.round, running.number, running.version)
+        purpose = Purpose(
+            self.run.run_id,
+            self.round,
+            running.number,
+            running.version,
+            allow_unpriced=self.run.request.allow_unpriced,
+            again=running.version > 0,
+        )
         reply = await self.caller.ask(worker, prompt, settings, purpose, deadline=self.deadline)
         return {
             "reply": unfenced(reply.text, self.run.fence),
             "finish_reason": reply.finish_reason,
+            "note": reply.note,
             "usage": reply.usage,
         }
 
@@ -234,8 +303,8 @@ class Execution:
     def _finished(self, number: int) -> bool:
         return number in self.done and self.done[number].finished
 
-    async def _keep(self, result: StepResult) -> None:
-        await self.store.save_step(self.run.run_id, result)
+    async def _keep(self, result: StepResult, *texts: str) -> None:
+        await self.store.save_step(self.run.run_id, result, texts)
         self.done[result.number] = result
 
     async def _tell(
@@ -256,6 +325,19 @@ class Execution:
             seconds=result.seconds if result else None,
         )
         await self.observer(event)
+
+
+_BROKEN_OFF = ("running", "stopped")
+"""What a step is left as when work on it ends without a result."""
+
+
+def _is_same(before: StepResult, blank: StepResult) -> bool:
+    """Whether a step is asked for as it was before."""
+    return (before.planned_worker, before.subtask, before.access) == (
+        blank.planned_worker,
+        blank.subtask,
+        blank.access,
+    )
 
 
 def _late(name: str) -> Failure:

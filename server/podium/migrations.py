@@ -130,7 +130,42 @@ def m001_first_schema(db: "Database") -> None:
     db.executescript(_FIRST_SCHEMA)
 
 
-MIGRATIONS: tuple[Migration, ...] = (m001_first_schema,)
+_LEASES_AND_BUDGETS = """
+-- Counts the processes that have carried the run out: one that has lost it may not write.
+ALTER TABLE runs ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
+-- Whether whoever carries it out has been told to stop.
+ALTER TABLE runs ADD COLUMN stop_asked INTEGER NOT NULL DEFAULT 0;
+-- Hash over principal, question, inputs and settings: the same again attaches.
+ALTER TABLE runs ADD COLUMN request_key TEXT;
+-- Whether somebody was there to be told how it ended.
+ALTER TABLE runs ADD COLUMN told INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX runs_by_request ON runs (request_key, created_at) WHERE request_key IS NOT NULL;
+CREATE INDEX runs_by_owner ON runs (owner) WHERE owner IS NOT NULL;
+
+-- What a principal has spent on a day; spending of one run is the sum over its calls.
+CREATE TABLE budgets (
+    scope TEXT PRIMARY KEY,      -- principal and date, as JSON
+    nano_usd INTEGER NOT NULL    -- billionths of a dollar
+) STRICT;
+
+-- What a call may cost at most, until it is known what it has cost.
+CREATE TABLE reservations (
+    call_id TEXT PRIMARY KEY REFERENCES calls (call_id) ON DELETE CASCADE,
+    scope TEXT NOT NULL,         -- of its day in `budgets`
+    nano_usd INTEGER NOT NULL,
+    tokens INTEGER NOT NULL,
+    kept INTEGER NOT NULL        -- whether the call broke off, so that nobody will ever know
+) STRICT;
+CREATE INDEX reservations_by_scope ON reservations (scope, nano_usd);
+"""
+
+
+def m002_leases_and_budgets(db: "Database") -> None:
+    """Fenced leases, stopping across processes, attaching to the same request, budgets."""
+    db.executescript(_LEASES_AND_BUDGETS)
+
+
+MIGRATIONS: tuple[Migration, ...] = (m001_first_schema, m002_leases_and_budgets)
 
 
 def migrate(

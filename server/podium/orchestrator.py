@@ -7,22 +7,32 @@ called again, and the loop continues from where the record ends.
 import math
 import secrets
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 
 import anyio
 
+from podium.admission import Admission
 from podium.calls import Caller, Purpose
-from podium.errors import PodiumError, PoolError, QuestionError, RunError
-from podium.executor import Execution, Nest, NestedAnswer, is_done
+from podium.ending import Ending, save
+from podium.errors import (
+    LeaseLostError,
+    LimitError,
+    PodiumError,
+    PoolError,
+    QuestionError,
+    RunError,
+)
+from podium.executor import Execution, Nest, NestedAnswer, is_done, too_many_steps
 from podium.flow import dependents
 from podium.inputs import told_apart
+from podium.leases import Lease
+from podium.nesting import Children, nested_request
+from podium.paid import paid_replies, prompt_sha
 from podium.plan import Accept, Plan, Proposal
 from podium.policy import Policy, State
-from podium.receipt import notes
 from podium.store import Store
-from podium.tokens import estimate_tokens
 from podium.trace import (
     Event,
     Failure,
@@ -30,18 +40,10 @@ from podium.trace import (
     Round,
     Run,
     RunRequest,
-    StepResult,
-    seconds_of,
 )
-from podium.window import prompt_budget
-from podium_workers.errors import PoolSelectionError, WorkerError
+from podium_workers.errors import WorkerError
 from podium_workers.pool import Pool
 from podium_workers.worker import ModelSettings, Prompt, Reply
-
-_AROUND = 200
-"""Tokens that instructions and a subtask take around a question."""
-_LONGEST_TOKEN = 16
-"""Characters that a token has at most, on the average of any text."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,11 @@ class Orchestrator:
     caller: Caller
     policies: Mapping[str, Policy]
 
+    def held(self, lease: Lease) -> "Orchestrator":
+        """This orchestrator for the holder of *lease*: once that is lost, it can write no more."""
+        store = self.store.held(lease)
+        return replace(self, store=store, caller=replace(self.caller, store=store))
+
     async def create(
         self, request: RunRequest, *, principal: str, parent_id: str | None = None
     ) -> Run:
@@ -61,14 +68,26 @@ class Orchestrator:
         Raises:
             QuestionError, PoolError, RunError: the request cannot be done as it is.
         """
+        run = await self.prepare(request, principal=principal, parent_id=parent_id)
+        await self.store.create_run(run)
+        return run
+
+    async def prepare(
+        self, request: RunRequest, *, principal: str, parent_id: str | None = None
+    ) -> Run:
+        """Check a request and make it a run that is not stored yet.
+
+        Raises:
+            QuestionError, PoolError, RunError: the request cannot be done as it is.
+        """
         if request.strategy not in self.policies:
             known = ", ".join(sorted(self.policies))
             raise QuestionError("strategy", f"{request.strategy!r} is unknown; use one of {known}.")
         pool = self.allowed(request)
-        _check_size(request, pool)
+        self._admission.check_size(request)
         request = await self._with_earlier(request, principal)
         request = request.model_copy(update={"files": told_apart(request.files)})
-        run = Run(
+        return Run(
             run_id=_new_id(),
             principal=principal,
             request=request,
@@ -79,8 +98,6 @@ class Orchestrator:
             created_at=time.time(),
             parent_id=parent_id,
         )
-        await self.store.create_run(run)
-        return run
 
     async def plan(self, run: Run, observer: Observer) -> Round:
         """The first plan of a run, without executing it; the recorded one if there is one.
@@ -93,52 +110,60 @@ class Orchestrator:
             return rounds[0]
         try:
             async with self.timed(run):
-                return await self._propose(run, (), observer, deadline_of(run.request))
+                return await self._propose(run, (), observer, deadline_of(run))
         except (PodiumError, WorkerError) as error:
-            await self._failed(await self.store.run(run.run_id), error, observer)
+            await self._ending(run, observer).failed(await self.store.run(run.run_id), error)
             raise _as_podium(error) from error
 
     @asynccontextmanager
     async def timed(self, run: Run) -> AsyncGenerator[None]:
         """Count the time of work that does not carry the run to its end."""
         now, current = time.time(), await self.store.run(run.run_id)
-        await self._save(current, resumed_at=now, started_at=current.started_at or now)
+        await save(self.store, current, resumed_at=now, started_at=current.started_at or now)
         try:
             yield
         finally:
-            with anyio.CancelScope(shield=True):
+            with anyio.CancelScope(shield=True), suppress(LeaseLostError):
                 current = await self.store.run(run.run_id)
-                await self._save(current, status=current.status)
+                await save(self.store, current, status=current.status)
 
-    async def answer(self, run: Run, observer: Observer) -> Run:
+    async def answer(self, run: Run, observer: Observer, *, deadline: float | None = None) -> Run:
         """Carry a run on to its answer, or to where outside help is needed.
+
+        *deadline* is that of the run which this one is a step of; else it has its own.
 
         A failure is stored and returned as the run's status, not raised. Cancelled, the run is
         stored as `interrupted` and can be carried on later.
         """
-        deadline = deadline_of(run.request)
-        now = time.time()
+        deadline = deadline_of(run) if deadline is None else deadline
+        now, ending = time.time(), self._ending(run, observer)
         try:
-            run = await self._save(
+            run = await save(
+                self.store,
                 run,
                 status="running",
                 started_at=run.started_at or now,
                 resumed_at=now,
                 finished_at=None,
                 error=None,
+                limit=None,
             )
             with anyio.move_on_at(deadline):
                 return await self._loop(run, observer, deadline)
-            return await self._partial(run, observer)
+            return await ending.partial(run, _out_of_time(run))
+        except LeaseLostError:
+            raise
+        except LimitError as error:
+            return await ending.partial(run, error)
         except (PodiumError, WorkerError) as error:
             if anyio.current_time() >= deadline:
-                return await self._partial(run, observer)
-            return await self._failed(run, error, observer)
+                return await ending.partial(run, _out_of_time(run))
+            return await ending.failed(run, error)
         except anyio.get_cancelled_exc_class():
-            with anyio.CancelScope(shield=True):
+            with anyio.CancelScope(shield=True), suppress(LeaseLostError):
                 current = await self.store.run(run.run_id)
                 if current.status == "running":  # not if somebody took it over and finished it
-                    await self._save(current, status="interrupted", finished_at=time.time())
+                    await save(self.store, current, status="interrupted", finished_at=time.time())
             raise
 
     async def _loop(self, run: Run, observer: Observer, deadline: float) -> Run:
@@ -150,9 +175,9 @@ class Orchestrator:
             if unfinished is not None:
                 execution = self.execution(run, rounds, unfinished, observer, deadline, broken)
                 if await execution.run_pending():
-                    return await self._save(run, status="needs_caller")
+                    return await save(self.store, run, status="needs_caller")
             elif rounds and isinstance(rounds[-1].proposal.next, Accept):
-                return await self._accepted(run, rounds, observer)
+                return await self._ending(run, observer).accepted(run, rounds)
             else:
                 await self._propose(run, rounds, observer, deadline)
 
@@ -178,12 +203,17 @@ class Orchestrator:
         number = len(rounds)
         pool = self.allowed(run.request)
         state = State(run.request, pool, run.fence, run.seed, rounds)
+        if state.steps_left == 0 and state.rounds_left > 0:
+            raise too_many_steps(run.request)
+        allow_unpriced = run.request.allow_unpriced
+        purpose = Purpose(run.run_id, number, allow_unpriced=allow_unpriced, again=True)
+        paid = await paid_replies(self.store, run.run_id, number)
 
         async def ask(name: str, prompt: Prompt, settings: ModelSettings) -> Reply:
-            purpose = Purpose(run.run_id, number)
-            return await self.caller.ask(
-                pool.get(name), prompt, settings, purpose, deadline=deadline
-            )
+            if before := paid.get((name, prompt_sha(prompt))):
+                return before
+            worker = pool.get(name)
+            return await self.caller.ask(worker, prompt, settings, purpose, deadline=deadline)
 
         await observer(Event(kind="planning", run_id=run.run_id, text=f"planning round {number}"))
         proposal = await self.policies[run.request.strategy].propose(state, ask)
@@ -222,88 +252,29 @@ class Orchestrator:
 
     def _nested(self, observer: Observer) -> Nest:
         """The conductor as its own worker: a run of its own, one level less deep."""
-        children = _Children(self)
+
+        async def create(request: RunRequest, parent: Run) -> Run:
+            return await self.create(request, principal=parent.principal, parent_id=parent.run_id)
+
+        children = Children(self.store, create)
 
         async def nest(parent: Run, question: str, deadline: float) -> NestedAnswer:
-            left = deadline - anyio.current_time()
-            changes: dict[str, object] = {
-                "question": question,
-                "files": (),
-                "earlier": "",
-                "follow_up": None,
-                "depth": parent.request.depth - 1,
-                "max_seconds": None if math.isinf(left) else max(left, 0.001),
-            }
-            child = await children.take(parent, parent.request.model_copy(update=changes))
+            child = await children.take(parent, nested_request(parent, question))
             if child.status != "finished":
-                child = await self.answer(child, observer)
+                child = await self.answer(child, observer, deadline=deadline)
             if child.answer is None:
-                raise PoolError(
-                    child.error.message if child.error else "The nested run gave nothing."
-                )
+                why = child.error.message if child.error else "The nested run gave nothing."
+                raise LimitError(child.limit, why) if child.limit else PoolError(why)
             return NestedAnswer(run_id=child.run_id, text=child.answer)
 
         return nest
 
-    # How a run ends.
+    def _ending(self, run: Run, observer: Observer) -> Ending:
+        return Ending(self.store, observer, self._admission.left_out(run.request))
 
-    async def _accepted(self, run: Run, rounds: tuple[Round, ...], observer: Observer) -> Run:
-        proposal = rounds[-1].proposal.next
-        assert isinstance(proposal, Accept), "only called when the policy has accepted"
-        best = _best(rounds, proposal.step)
-        if best is None:
-            raise PoolError(_why_nothing(rounds))
-        run = await self._save(
-            run,
-            status="finished",
-            answer=best.reply,
-            answer_step=best.number,
-            notes=notes(rounds, best),
-            error=None,
-            finished_at=time.time(),
-        )
-        await observer(Event(kind="finished", run_id=run.run_id, text=best.reply, step=best.number))
-        return run
-
-    async def _partial(self, run: Run, observer: Observer) -> Run:
-        """The time limit struck: the best answer so far, or a failure when there is none."""
-        rounds = await self.store.rounds(run.run_id)
-        limit = f"The limit of {run.request.max_seconds or 0:g} seconds struck"
-        best = _best(rounds, None)
-        if best is None:
-            error = RunError(f"{limit} before any step had finished.")
-            return await self._failed(run, error, observer)
-        planned = sum(len(found.plan.steps) for found in rounds if found.plan)
-        finished = sum(result.finished for found in rounds for result in found.results)
-        left = planned - finished
-        undone = "1 planned step was" if left == 1 else f"{left} planned steps were"
-        note = f"{limit}; {undone} not done. This is the best answer so far."
-        run = await self._save(
-            run,
-            status="partial",
-            answer=best.reply,
-            answer_step=best.number,
-            notes=(note, *notes(rounds, best)),
-            finished_at=time.time(),
-        )
-        await observer(Event(kind="finished", run_id=run.run_id, text=note, step=best.number))
-        return run
-
-    async def _failed(self, run: Run, error: PodiumError | WorkerError, observer: Observer) -> Run:
-        status = error.status if isinstance(error, WorkerError) else None
-        why = Failure(worker="", code=error.code, message=str(error), status=status)
-        run = await self._save(run, status="failed", error=why, finished_at=time.time())
-        await observer(Event(kind="failed", run_id=run.run_id, text=str(error)))
-        return run
-
-    async def _save(self, run: Run, **changes: object) -> Run:
-        """Store a changed run. Unless it is set to run, its clock stands still from now on."""
-        if "resumed_at" not in changes:
-            worked = seconds_of(run.worked_s, run.resumed_at, time.time())
-            changes |= {"worked_s": worked, "resumed_at": None}
-        run = run.model_copy(update=changes)
-        await self.store.save_run(run)
-        return run
+    @property
+    def _admission(self) -> Admission:
+        return Admission(self.pool, money_is_limited=self.caller.day_usd is not None)
 
     def allowed(self, request: RunRequest) -> Pool:
         """The workers that a request allows.
@@ -311,18 +282,11 @@ class Orchestrator:
         Raises:
             PoolError: an unknown name, or nothing left.
         """
-        try:
-            pool = self.pool.allowed(
-                workers=request.workers, exclude=request.exclude, local_only=request.local_only
-            )
-        except PoolSelectionError as error:
-            raise PoolError(str(error)) from None
-        if request.conductor and request.conductor not in pool.names:
-            allowed = ", ".join(pool.names)
-            raise PoolError(
-                f"conductor: {request.conductor!r} is not in this run's pool; it has {allowed}."
-            )
-        return pool
+        return self._admission.allowed(request)
+
+    def has_pool_of(self, run: Run) -> bool:
+        """Whether this process has the workers that a run was made for, and their keys."""
+        return self._admission.has_pool_of(run)
 
     async def _with_earlier(self, request: RunRequest, principal: str) -> RunRequest:
         if request.follow_up is None:
@@ -338,58 +302,24 @@ class Orchestrator:
         return request.model_copy(update={"earlier": earlier, "follow_up": before.run_id})
 
 
-@dataclass(frozen=True)
-class _Children:
-    """The nested runs of one plan: each step has its own, also when their questions are alike."""
-
-    orchestrator: Orchestrator
-    _taken: set[str] = field(default_factory=set[str])
-    _one_at_a_time: anyio.Lock = field(default_factory=anyio.Lock)
-    """Held between looking for a nested run and having taken it."""
-
-    async def take(self, parent: Run, request: RunRequest) -> Run:
-        """A nested run that was begun, or even paid, but never used; else a new one."""
-        async with self._one_at_a_time:
-            child = await self._left_over(parent, request) or await self.orchestrator.create(
-                request, principal=parent.principal, parent_id=parent.run_id
-            )
-            self._taken.add(child.run_id)
-        return child
-
-    async def _left_over(self, parent: Run, request: RunRequest) -> Run | None:
-        store = self.orchestrator.store
-        steps = await store.steps(parent.run_id, every_version=True)
-        used = self._taken | {step.nested_run for step in steps}
-        for child in await store.children(parent.run_id):
-            if child.request.question == request.question and child.run_id not in used:
-                return child.model_copy(update={"request": request})
-        return None
-
-
 def _new_id() -> str:
     """An unguessable id, of which the first six characters will mostly do."""
     return secrets.token_hex(8)
 
 
-def deadline_of(request: RunRequest) -> float:
-    """When work that starts now has to end, on `anyio.current_time()`'s clock."""
-    return anyio.current_time() + (request.max_seconds or float("inf"))
+def deadline_of(run: Run) -> float:
+    """When work that starts now has to end, on `anyio.current_time()`'s clock.
+
+    What was worked on the run before counts; the time that it stood still does not.
+    """
+    limit = run.request.max_seconds
+    return math.inf if limit is None else anyio.current_time() + limit - run.worked_s
 
 
-def _check_size(request: RunRequest, pool: Pool) -> None:
-    if not request.question.strip():
-        raise QuestionError("question", "is empty; type what you want to know.")
-    roomiest = max(pool.cards, key=prompt_budget)
-    most = prompt_budget(roomiest) - min(_AROUND, prompt_budget(roomiest) // 2)
-    # Counting millions of characters would hold up the other runs; no token is that long.
-    certainly = len(request.question) // _LONGEST_TOKEN
-    tokens = certainly if certainly > most else estimate_tokens(request.question)
-    if tokens > most:
-        raise QuestionError(
-            "question",
-            f"has about {tokens} tokens, but the roomiest worker ({roomiest.name}) takes {most}; "
-            "shorten it, give the long part as a file, or use a worker with a larger window.",
-        )
+def _out_of_time(run: Run) -> LimitError:
+    limit = run.request.max_seconds or 0.0
+    text = f"The limit of {limit:g} seconds struck. Raise max_seconds to go on."
+    return LimitError("seconds", text)
 
 
 def _pending(found: Round) -> bool:
@@ -398,29 +328,6 @@ def _pending(found: Round) -> bool:
         return False
     done = {result.number for result in found.results if is_done(result)}
     return any(number not in done for number in found.plan.numbers)
-
-
-def _best(rounds: Sequence[Round], accepted: int | None) -> StepResult | None:
-    """The accepted step if it finished, else the newest finished step of the newest round."""
-    finished = {
-        result.number: result
-        for found in rounds
-        for result in found.results
-        if result.finished and found.plan and result.number in found.plan.numbers
-    }
-    if accepted in finished:
-        return finished[accepted]
-    return finished[max(finished)] if finished else None
-
-
-def _why_nothing(rounds: Sequence[Round]) -> str:
-    failures = {
-        f"{failed.worker}: {failed.message}"
-        for found in rounds
-        for result in found.results
-        for failed in result.failures
-    }
-    return " ".join(["No step has finished.", *sorted(failures)])
 
 
 def _told(run: Run, proposal: Proposal) -> Event:

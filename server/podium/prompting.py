@@ -127,6 +127,18 @@ def worker_prompt(material: Material, shown: dict[str, str], cuts: tuple[Cut, ..
     )
 
 
+def shared_prefix(material: Material, text: str, cuts: tuple[Cut, ...]) -> int:
+    """Characters of a prompt that other steps begin with too: preamble, question and files.
+
+    0 where there is nothing long to share, or where this step reads it in a form of its own.
+    """
+    cut = any(cut.part == "earlier" or cut.part.startswith("file:") for cut in cuts)
+    if cut or material.final or not (material.files or material.earlier):
+        return 0
+    mark = f"</{'file' if material.files else 'earlier'}_{material.fence}>\n"
+    return text.rfind(mark) + len(mark)
+
+
 def _line(text: str, fence: str) -> str:
     """A name on one line, so that it cannot look like text of the prompt."""
     return " ".join(harmless(text, fence).split())

@@ -167,15 +167,16 @@ def _summaries(
 
 
 def usage(connection: sqlite3.Connection, run_id: str) -> Usage:
-    sql = (
-        "WITH RECURSIVE family (run_id) AS (SELECT :run_id UNION SELECT runs.run_id "
-        "FROM runs JOIN family ON runs.parent_id = family.run_id) "
-        f"SELECT {rows.USAGE_COLUMNS} FROM calls WHERE run_id IN family"
-    )
+    sql = f"{FAMILY} SELECT {rows.USAGE_COLUMNS} FROM calls WHERE run_id IN family"
     (total,) = select(connection, sql, {"run_id": run_id})
     return rows.usage(total)
 
 
+FAMILY = (
+    "WITH RECURSIVE family (run_id) AS (SELECT :run_id UNION SELECT runs.run_id "
+    "FROM runs JOIN family ON runs.parent_id = family.run_id)"
+)
+"""A run and those below it: all that was paid for it."""
 LINE = (
     "WITH RECURSIVE line (run_id) AS (SELECT :run_id UNION SELECT runs.parent_id "
     "FROM runs JOIN line ON runs.run_id = line.run_id WHERE runs.parent_id IS NOT NULL)"
@@ -183,12 +184,32 @@ LINE = (
 """A run and those above it: whoever holds one of these works on the nested run too."""
 
 
+TOLD_WITHIN_S = 86_400.0
+"""How long an answer that nobody was there to be told waits for the same question."""
+
+
+def asked_before(connection: sqlite3.Connection, key: str, now: float) -> str | None:
+    """The newest run for the same request, if it is at work, or nobody has been told its end."""
+    sql = (
+        "SELECT run_id, status, owner, told, finished_at FROM runs WHERE request_key = :key "
+        "ORDER BY created_at DESC, id DESC LIMIT 1"
+    )
+    for row in select(connection, sql, {"key": key}):
+        at_work = row["owner"] is not None or row["status"] == "running"
+        ended = row["status"] in ("finished", "partial") and not row["told"]
+        recent = now - float(row["finished_at"] or 0.0) <= TOLD_WITHIN_S
+        if at_work or (ended and recent):
+            return str(row["run_id"])
+    return None
+
+
 def worker_history(connection: sqlite3.Connection, worker: str, model: str) -> WorkerHistory:
     sql = (
         "SELECT coalesce(avg(output_tokens), 0) AS mean_output_tokens, "
         "coalesce(sum(output_tokens) / nullif(total(seconds), 0), 0) AS output_tokens_per_s "
         "FROM (SELECT * FROM calls WHERE worker = :worker AND model = :model "
-        "AND status = 'finished' ORDER BY started_at DESC LIMIT :newest)"
+        "AND status = 'finished' AND json_extract(data, '$.request.replayed') IS NOT TRUE "
+        "ORDER BY started_at DESC LIMIT :newest)"
     )
     (figures,) = select(connection, sql, {"worker": worker, "model": model, "newest": HISTORY})
     return WorkerHistory.model_validate(figures)

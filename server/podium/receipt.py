@@ -64,6 +64,19 @@ def receipt(
     )
 
 
+def best_so_far(rounds: Sequence[Round], accepted: int | None = None) -> StepResult | None:
+    """The accepted step if it finished, else the newest finished step of the newest round."""
+    finished = {
+        result.number: result
+        for found in rounds
+        for result in found.results
+        if result.finished and found.plan and result.number in found.plan.numbers
+    }
+    if accepted in finished:
+        return finished[accepted]
+    return finished[max(finished)] if finished else None
+
+
 def notes(rounds: Sequence[Round], answered_by: StepResult) -> tuple[str, ...]:
     """What the reader of an answer has to know: fallbacks, cuts, steps that failed."""
     plans = [found for found in rounds if found.plan]
@@ -99,6 +112,8 @@ def _about(result: StepResult) -> list[str]:
             if result.failures
             else f"Step {result.number} was done by {result.worker}."
         )
+    if result.note and result.finished:
+        said.append(f"Step {result.number}: {result.note}")
     if result.cuts:
         said.append(f"Step {result.number} could not read everything: {_shown(result.cuts)}.")
     return said

@@ -11,6 +11,23 @@ from podium.trace import Observer, Round, Run, RunRequest, StepResult, Waiting
 
 PLAN_STEPS = 20
 """Steps that a plan given by a user may have."""
+LIMITS = ("max_usd", "max_tokens", "max_steps", "max_seconds", "allow_unpriced")
+"""What of a run's request may be changed after it was made."""
+
+
+async def change_limits(orchestrator: Orchestrator, run: Run, limits: Mapping[str, object]) -> Run:
+    """Give a run other limits, by their names in its request.
+
+    Those of money and tokens hold for calls at once, also of a run that is at work; those of steps
+    and seconds from its next start on.
+
+    Raises:
+        ValidationError: a value is no limit.
+    """
+    request = RunRequest.model_validate(run.request.model_dump() | dict(limits))
+    changed = {name: getattr(request, name) for name in limits}
+    await orchestrator.store.set_limits(run.run_id, changed)
+    return run.model_copy(update={"request": request})
 
 
 def check_own_plan(
@@ -94,9 +111,7 @@ async def run_step(
     rounds = await orchestrator.store.rounds(run.run_id)
     number = _next_step(rounds) if number is None else number
     found = _round_of(rounds, number)
-    execution = orchestrator.execution(
-        run, rounds, found.number, observer, deadline_of(run.request)
-    )
+    execution = orchestrator.execution(run, rounds, found.number, observer, deadline_of(run))
     done = execution.done.get(number)
     if done and done.finished and result is None:
         return done
@@ -124,6 +139,7 @@ async def _reopen(orchestrator: Orchestrator, run: Run, rounds: Sequence[Round])
         "answer_step": None,
         "finished_at": None,
         "error": None,
+        "limit": None,
         "notes": (),
     }
     await orchestrator.store.save_run(run.model_copy(update=changes))

@@ -6,12 +6,13 @@ What is asked for by the database has a column of its own; the rest of an object
 
 import hashlib
 import json
+import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from pydantic import JsonValue, ValidationError
 
-from podium.database import Row, Value
+from podium.database import Row, Value, execute
 from podium.errors import PlanError, StoreError
 from podium.plan import Plan, Proposal
 from podium.trace import CallRecord, Round, Run, RunSummary, StepResult, seconds_of
@@ -23,7 +24,7 @@ _RUN_COLUMNS = (
     "run_id", "principal", "parent_id", "status", "created_at", "started_at", "finished_at",
     "answer",
 )  # fmt: skip
-_FIXED_COLUMNS = ("principal", "parent_id", "created_at", "question")
+_FIXED_COLUMNS = ("principal", "parent_id", "created_at", "question", "strategy", "request")
 _STEP_COLUMNS = (
     "number", "version", "round", "worker", "planned_worker", "status", "prompt", "nested_run",
 )  # fmt: skip
@@ -67,6 +68,16 @@ USAGE_COLUMNS = """
 def sha(text: str) -> str:
     """The name of a stored text."""
     return hashlib.sha256(mend(text).encode()).hexdigest()
+
+
+def put_texts(connection: sqlite3.Connection, texts: Iterable[str]) -> None:
+    """Store texts under their names; the same text is stored once.
+
+    In the transaction of the record that names them: a text that nothing names is in the way.
+    """
+    sql = "INSERT OR IGNORE INTO blobs (sha, text) VALUES (:sha, :text)"
+    for text in texts:
+        execute(connection, sql, {"sha": sha(text), "text": text})
 
 
 def run_row(run: Run) -> Row:

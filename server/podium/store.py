@@ -2,6 +2,9 @@
 
 Speaks in runs, rounds, steps and calls, never in rows. What a writing method was given is durable
 when it returns, and is written even if its caller is cancelled meanwhile.
+
+Whoever carries out a run writes through `Store.held`: once another process has taken the run, he
+can no longer change it, but replies that were paid are still recorded.
 """
 
 import json
@@ -11,17 +14,20 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import anyio
 import anyio.to_thread
 
-from podium import database, queries, rows, search
-from podium.database import MEMORY, Value, execute, insert, update, upsert
+from podium import accounts, database, leases, queries, rows, search
+from podium.budget import Account, Amount
+from podium.database import MEMORY, Row, Value, execute, insert, update, upsert
 from podium.errors import StoreError
+from podium.leases import Held, Lease
 from podium.migrations import check_shape, migrate
 from podium.plan import Proposal
 from podium.queries import Filter, SearchHit, WorkerHistory
+from podium.reader import FileReader, Reader
 from podium.trace import CallRecord, Round, Run, RunStatus, RunSummary, StepResult
 from podium.writer import Writer, open_writer
 from podium_workers.worker import Usage
@@ -30,61 +36,63 @@ T = TypeVar("T")
 Clock = Callable[[], float]
 """Gives Unix time; may be asked from any thread."""
 
-
-class _Reader(Protocol):
-    async def do(self, work: Callable[[sqlite3.Connection], T]) -> T: ...
-
-
-class _FileReader:
-    """Reads through a connection of its own, so that reading never waits for a commit."""
-
-    def __init__(self, connection: sqlite3.Connection, path: str) -> None:
-        self._connection = connection
-        self._path = path
-        self._one_at_a_time = anyio.CapacityLimiter(1)
-
-    async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What *work* reads, all of it as of one moment."""
-        read = partial(self._read, work)
-        return await anyio.to_thread.run_sync(read, limiter=self._one_at_a_time)
-
-    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            self._connection.execute("BEGIN")
-            try:
-                return work(self._connection)
-            finally:
-                database.roll_back(self._connection)
-        except sqlite3.Error as error:
-            raise database.explain(error, self._path) from error
+text_hash = rows.sha
+"""The name under which a text is stored."""
 
 
 class Store:
     """The open ledger, made by `open_store`.
 
-    Every method may raise StoreError: one sentence that says what is wrong with the file.
+    Every method may raise StoreError: one sentence that says what is wrong with the file; and what
+    writes through a lease, LeaseLostError: another process has taken the run over.
     """
 
-    def __init__(self, writer: Writer, reader: _Reader, clock: Clock) -> None:
+    def __init__(
+        self, writer: Writer, reader: Reader, clock: Clock, lease: Lease | None = None
+    ) -> None:
         self.writer = writer
         """Where all writing goes through; counts its commits."""
         self._reader = reader
         self._clock = clock
+        self._lease = lease
+
+    def held(self, lease: Lease) -> "Store":
+        """The ledger as the holder of *lease* writes it."""
+        return Store(self.writer, self._reader, self._clock, lease)
+
+    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        lease = self._lease
+        if lease is None:
+            return await self.writer.do(work)
+
+        def write(connection: sqlite3.Connection) -> T:
+            leases.check(connection, lease)
+            return work(connection)
+
+        return await self.writer.do(write)
 
     async def create_run(self, run: Run) -> None:
         """Store a new run, with its question, files, settings and pool."""
+        await self._write(partial(_put_run, run=run))
 
-        def write(connection: sqlite3.Connection) -> None:
-            at = insert(connection, "runs", rows.run_row(run))
-            search.put_question(connection, at, run.request.question, run.answer or "")
-            for file, row in zip(run.request.files, rows.file_rows(run), strict=True):
-                _put_text(connection, file.text)
-                insert(connection, "files", row)
+    async def begin_run(self, run: Run, key: str | None, owner: str, ttl_s: float) -> Lease | str:
+        """Store a new run that *owner* carries out from the first moment on; its lease.
 
-        await self.writer.do(write)
+        If the same was asked before, as *key* says, and is still worked on, or has ended with
+        nobody there to be told, that run is left as it is, and its id is given instead.
+        """
+
+        def write(connection: sqlite3.Connection) -> Lease | str:
+            now = self._clock()
+            if key and (before := queries.asked_before(connection, key, now)):
+                return before
+            _put_run(connection, run, key)
+            return _certain(leases.claim(connection, run.run_id, owner, now + ttl_s, None))
+
+        return await self.writer.do(write)
 
     async def save_run(self, run: Run) -> None:
-        """Store what has changed of a run: all but its id, principal, parent, age, question, files.
+        """Store what has changed of a run: all but who asked for what, and when.
 
         Raises:
             RunError: the run is not in the ledger.
@@ -99,7 +107,14 @@ class Store:
                 return
             raise queries.unknown_run(run.run_id)
 
-        await self.writer.do(write)
+        await self._write(write)
+
+    async def set_limits(self, run_id: str, limits: Mapping[str, float | None]) -> None:
+        """Change limits of a run, by their names in its request; for calls at once."""
+        changed = "".join(f", '$.{name}', :{name}" for name in limits)
+        sql = f"UPDATE runs SET request = json_set(request{changed}) WHERE run_id = :run_id"
+        values: Row = {**limits, "run_id": run_id}
+        await self.writer.do(lambda connection: execute(connection, sql, values))
 
     async def run(self, run_id: str, *, principal: str | None = None) -> Run:
         """The run with that id, or whose id alone begins with it (6 characters at least).
@@ -117,25 +132,33 @@ class Store:
     async def save_round(self, run_id: str, number: int, proposal: Proposal) -> None:
         """Store a proposal, before anything of it is carried out, or in place of an earlier one."""
         row = rows.round_row(run_id, number, proposal)
-        await self.writer.do(
-            lambda connection: upsert(connection, "rounds", row, ("run_id", "number"))
-        )
+        key = ("run_id", "number")
+        await self._write(lambda connection: upsert(connection, "rounds", row, key))
 
     async def drop_round(self, run_id: str, number: int) -> None:
         """Forget a proposal that no longer holds; its calls, and so its cost, stay."""
         sql = "DELETE FROM rounds WHERE run_id = :run_id AND number = :number"
         values: dict[str, Value] = {"run_id": run_id, "number": number}
-        await self.writer.do(lambda connection: execute(connection, sql, values))
+        await self._write(lambda connection: execute(connection, sql, values))
 
     async def rounds(self, run_id: str) -> tuple[Round, ...]:
         """A run's rounds in order, with the newest version of each step."""
         return await self._reader.do(partial(queries.rounds, run_id=run_id))
 
-    async def save_step(self, run_id: str, result: StepResult) -> None:
-        """Store a step's result, in place of an earlier one with its number and version."""
+    async def save_step(self, run_id: str, result: StepResult, texts: Iterable[str] = ()) -> None:
+        """Store a step's result, in place of an earlier one with its number and version.
+
+        *texts* are those that it names.
+
+        A step that was begun before the run was taken over is still recorded when it ends: whoever
+        took it gives the steps that he begins versions of their own.
+        """
         row = rows.step_row(run_id, result)
 
         def write(connection: sqlite3.Connection) -> None:
+            if self._lease and not (result.finished and _has_begun(connection, run_id, result)):
+                leases.check(connection, self._lease)
+            rows.put_texts(connection, texts)
             upsert(connection, "steps", row, ("run_id", "number", "version"))
             if result.finished:
                 _put_step_in_search(connection, run_id, result)
@@ -154,20 +177,57 @@ class Store:
             f"AND number IN (SELECT value FROM json_each(:numbers)) AND {queries.NEWEST_VERSION}"
         )
         values = {"run_id": run_id, "numbers": json.dumps(list(numbers))}
-        await self.writer.do(lambda connection: execute(connection, sql, values))
-
-    async def put_text(self, text: str) -> str:
-        """Store a text and return the hash that it is read by; the same text is stored once."""
-        return await self.writer.do(lambda connection: _put_text(connection, text))
+        await self._write(lambda connection: execute(connection, sql, values))
 
     async def text(self, sha: str) -> str:
         """The text with that hash."""
         return await self._reader.do(partial(queries.text, sha=sha))
 
+    async def accounts(self, run_id: str, day_usd: float | None) -> tuple[Account, ...]:
+        """The limits that calls for a run stand under, and what stands against them.
+
+        *day_usd* is what the run's principal may spend on this day; None means any amount.
+        """
+        now = self._clock()
+        read = partial(accounts.standing, run_id=run_id, day_usd=day_usd, now=now)
+        return await self._reader.do(read)
+
+    async def open_call(
+        self, record: CallRecord, amount: Amount, day_usd: float | None, texts: Iterable[str] = ()
+    ) -> bool:
+        """Store a call that is about to be made, with the *texts* that it names, and reserve.
+
+        False if what it may take would pass a limit of its run or of the day; then nothing is
+        stored.
+        """
+
+        def write(connection: sqlite3.Connection) -> bool:
+            if not accounts.reserve(connection, record, amount, day_usd, self._clock()):
+                return False
+            rows.put_texts(connection, texts)
+            return True
+
+        return await self._write(write)
+
+    async def take_up_call(self, record: CallRecord, earlier: str) -> None:
+        """Store a call that takes the place of an *earlier* one, which had broken off."""
+        await self._write(partial(accounts.take_up, record=record, earlier=earlier))
+
     async def save_call(self, record: CallRecord) -> None:
-        """Store a request to a provider, in place of what was known of it before."""
-        row = rows.call_row(record)
-        await self.writer.do(lambda connection: upsert(connection, "calls", row, ("call_id",)))
+        """Store what is known of a call, in place of what was known of it before."""
+        await self.writer.do(partial(accounts.put_call, record=record))
+
+    async def close_call(self, record: CallRecord, texts: Iterable[str] = ()) -> None:
+        """Store a call that has ended, with the *texts* that it names.
+
+        What it has cost takes the place of what was reserved for it.
+        """
+
+        def write(connection: sqlite3.Connection) -> None:
+            rows.put_texts(connection, texts)
+            accounts.settle(connection, record, self._clock())
+
+        await self.writer.do(write)
 
     async def calls(self, run_id: str) -> tuple[CallRecord, ...]:
         """The requests of a run in the order in which they were made."""
@@ -218,48 +278,58 @@ class Store:
         """How long a worker's replies were and how fast they came, for estimates."""
         return await self._reader.do(partial(queries.worker_history, worker=worker, model=model))
 
-    async def claim(self, run_id: str, owner: str, ttl_s: float) -> bool:
-        """Make *owner* the one who carries out a run for so long; False if another one is.
+    async def holder(self, run_id: str) -> Held | None:
+        """Who carries out a run, or a run that it is a step of, or did when he died."""
+        return await self._reader.do(partial(leases.holder, run_id=run_id))
 
-        A nested run cannot be claimed while somebody carries out a run above it.
+    async def running(self) -> tuple[Held, ...]:
+        """The runs that are being carried out to their answer, oldest first, dead owners' too."""
+        return await self._reader.do(leases.running)
+
+    async def claim(
+        self, run_id: str, owner: str, ttl_s: float, over: Held | None = None
+    ) -> Lease | None:
+        """Make *owner* the one who carries out a run for so long; None if another one is.
+
+        With *over* the run is taken from that owner, unless he has renewed his lease meanwhile;
+        what he had begun is ended. A nested run cannot be had while a run above it is held.
         """
-        sql = (
-            f"{queries.LINE} "
-            "UPDATE runs SET owner = :owner, lease_until = :now + :ttl_s WHERE run_id = :run_id "
-            "AND (owner IS NULL OR owner = :owner OR lease_until <= :now) "
-            "AND NOT EXISTS (SELECT 1 FROM runs AS above WHERE above.run_id IN line "
-            "AND above.run_id <> :run_id AND above.lease_until > :now) RETURNING run_id"
-        )
-        return bool(await self._lease(sql, {"run_id": run_id, "owner": owner, "ttl_s": ttl_s}))
+
+        def write(connection: sqlite3.Connection) -> Lease | None:
+            # The time of the write itself, which may have waited for its turn.
+            return leases.claim(connection, run_id, owner, self._clock() + ttl_s, over)
+
+        return await self.writer.do(write)
 
     async def renew(self, owner: str, ttl_s: float, run_ids: Iterable[str]) -> set[str]:
         """Prolong *owner*'s leases; gives back those of the runs that are still its own."""
-        sql = (
-            "UPDATE runs SET lease_until = :now + :ttl_s WHERE owner = :owner "
-            "AND run_id IN (SELECT value FROM json_each(:ids)) RETURNING run_id"
-        )
-        ids = json.dumps(list(run_ids))
-        return await self._lease(sql, {"owner": owner, "ttl_s": ttl_s, "ids": ids})
+        held = tuple(run_ids)
 
-    async def release(self, run_id: str, owner: str) -> None:
-        """Give a run up, if it is still *owner*'s."""
-        sql = (
-            "UPDATE runs SET owner = NULL, lease_until = NULL "
-            "WHERE run_id = :run_id AND owner = :owner RETURNING run_id"
-        )
-        await self._lease(sql, {"run_id": run_id, "owner": owner})
+        def write(connection: sqlite3.Connection) -> set[str]:
+            return leases.renew(connection, owner, self._clock() + ttl_s, held)
+
+        return await self.writer.do(write)
+
+    async def release(self, lease: Lease) -> None:
+        """Give a run up, unless it was taken over."""
+        await self.writer.do(partial(leases.release, lease=lease))
+
+    async def ask_stop(self, run_id: str) -> None:
+        """Tell the process that carries out a run to stop it."""
+        await self.writer.do(partial(leases.ask_stop, run_id=run_id))
+
+    async def stops_asked(self, owner: str) -> set[str]:
+        """The runs of *owner* that he has been told to stop."""
+        return await self._reader.do(partial(leases.stops_asked, owner=owner))
 
     async def is_held(self, run_id: str) -> bool:
         """Whether somebody carries out a run now: claimed, and the lease has not run out."""
         return await self._reader.do(partial(queries.is_held, run_id=run_id, now=self._clock()))
 
-    async def _lease(self, sql: str, values: Mapping[str, Value]) -> set[str]:
-        def write(connection: sqlite3.Connection) -> set[str]:
-            # The time of the write itself, which may have waited for its turn.
-            found = execute(connection, sql, {**values, "now": self._clock()})
-            return {run_id for (run_id,) in found.fetchall()}
-
-        return await self.writer.do(write)
+    async def mark_told(self, run_id: str) -> None:
+        """Say that somebody was there to be told how a run ended: asking again begins a new one."""
+        sql = "UPDATE runs SET told = 1 WHERE run_id = :run_id AND NOT told"
+        await self.writer.do(lambda connection: execute(connection, sql, {"run_id": run_id}))
 
 
 @asynccontextmanager
@@ -280,7 +350,7 @@ async def open_store(
             return
         reading = database.connect_read_only(name, busy_timeout_s=busy_timeout_s)
         try:
-            yield Store(writer, _FileReader(reading, name), clock)
+            yield Store(writer, FileReader(reading, name), clock)
         finally:
             reading.close()
 
@@ -295,11 +365,26 @@ def _open(name: str, busy_timeout_s: float) -> sqlite3.Connection:
     return connection
 
 
-def _put_text(connection: sqlite3.Connection, text: str) -> str:
-    sha = rows.sha(text)
-    sql = "INSERT OR IGNORE INTO blobs (sha, text) VALUES (:sha, :text)"
-    execute(connection, sql, {"sha": sha, "text": text})
-    return sha
+def _put_run(connection: sqlite3.Connection, run: Run, key: str | None = None) -> None:
+    at = insert(connection, "runs", rows.run_row(run) | {"request_key": key})
+    search.put_question(connection, at, run.request.question, run.answer or "")
+    rows.put_texts(connection, (file.text for file in run.request.files))
+    for row in rows.file_rows(run):
+        insert(connection, "files", row)
+
+
+def _certain(lease: Lease | None) -> Lease:
+    assert lease is not None, "nobody else can have a run that was stored a moment ago"
+    return lease
+
+
+def _has_begun(connection: sqlite3.Connection, run_id: str, result: StepResult) -> bool:
+    sql = (
+        "SELECT 1 FROM steps WHERE run_id = :run_id AND number = :number AND version = :version "
+        "AND status = 'running'"
+    )
+    values = {"run_id": run_id, "number": result.number, "version": result.version}
+    return execute(connection, sql, values).fetchone() is not None
 
 
 def _put_step_in_search(connection: sqlite3.Connection, run_id: str, result: StepResult) -> None:

@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
+from podium.errors import LimitName
 from podium.plan import Access, Cut, Plan, PlanSource, Proposal
 from podium_workers.worker import FinishReason, Frozen, Text, Usage, WorkerCard
 
@@ -38,6 +39,8 @@ class StepResult(Frozen):
     status: StepStatus
     reply: str = ""
     finish_reason: FinishReason | None = None
+    note: str = ""
+    """What the reader of the reply has to know of how it came."""
     failures: tuple[Failure, ...] = ()
     """Workers that failed before (or instead of) the one that did it."""
     cuts: tuple[Cut, ...] = ()
@@ -55,6 +58,8 @@ class StepResult(Frozen):
     """Unix time."""
     nested_run: str | None = None
     """The run that did this step, when its worker is `podium`."""
+    taken_from: str | None = None
+    """The run that did this step and paid for it, when this run is a fork of it."""
 
     @property
     def finished(self) -> bool:
@@ -138,7 +143,15 @@ class RunRequest(Frozen):
     local_only: bool = False
     """Only workers that run on this machine."""
     max_seconds: float | None = Field(default=None, gt=0)
-    """Wall-clock limit of the whole run."""
+    """Seconds of work on the whole run; they stand still while it waits."""
+    max_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Money that the whole run may cost, nested runs included, in US dollars."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Tokens of all prompts and replies of the run together."""
+    max_steps: int | None = Field(default=None, ge=1)
+    """Steps of all plans of the run together."""
+    allow_unpriced: bool = False
+    """Whether workers of unknown price may work although money is limited."""
     follow_up: str | None = None
     """Run whose question and answer come before this question."""
     earlier: str = ""
@@ -174,10 +187,14 @@ class Run(Frozen):
     """When the work began that is going on now; None while the run stands still."""
     parent_id: str | None = None
     """The run of which this one is a step."""
+    forked_from: str | None = None
+    """The run whose question, plan and first steps this one has taken over."""
     answer: str | None = None
     answer_step: int | None = None
     error: Failure | None = None
     """Why the run has no answer."""
+    limit: LimitName | None = None
+    """The limit that ended it."""
     notes: tuple[str, ...] = ()
     """What the reader of the answer has to know: fallbacks, cuts, limits."""
 
@@ -213,6 +230,8 @@ class CallRecord(Frozen):
     usage: Usage = Usage()
     finish_reason: FinishReason | None = None
     error: Failure | None = None
+    note: str = ""
+    """What the reader of the reply has to know of how it came."""
     started_at: float = 0.0
     seconds: float = 0.0
 

@@ -2,7 +2,7 @@
 
 from podium.estimate import Estimate
 from podium.plan import Plan, PlanSource
-from podium.receipt import Receipt, receipt
+from podium.receipt import Receipt, best_so_far, receipt
 from podium.store import Store
 from podium.trace import Cut, Failure, Round, Run, RunStatus, StepResult
 from podium_workers.worker import Frozen, Prompt, Usage, WorkerCard
@@ -52,8 +52,14 @@ class RunView(Frozen):
     """Length of the whole answer."""
     answer_step: int
     """Step whose reply is the answer; -1 until there is one."""
+    best_so_far: str
+    """Beginning of the newest finished step's reply, while there is no answer."""
+    best_step: int
+    """Step that gave it; -1 when none has finished, or there is an answer."""
     notes: list[str]
     """What the reader of the answer has to know."""
+    limit: str
+    """The limit that ended it: usd, day_usd, tokens, steps or seconds; empty when none did."""
     error: str
     """Why there is no answer; empty when nothing is wrong."""
     needs: str
@@ -65,6 +71,8 @@ class RunView(Frozen):
 
 ANSWER = 20_000
 """Characters of an answer in a view; the whole one comes in pages."""
+_BEST = 600
+"""Characters that a text result shows of the best answer so far."""
 _LONGEST = 2000
 """Characters of a question, subtask or reply in a view."""
 
@@ -79,6 +87,7 @@ async def view(
     waiting = [line for line in steps if line.status == "waiting"]
     paid = await full_receipt(store, run)
     answer = run.answer or ""
+    best = best_so_far(rounds) if run.answer is None else None
     return RunView(
         run_id=run.run_id,
         status="interrupted" if run.status == "running" and not working else run.status,
@@ -91,7 +100,10 @@ async def view(
         answer=answer[:ANSWER],
         answer_characters=len(answer),
         answer_step=-1 if run.answer_step is None else run.answer_step,
+        best_so_far=best.reply[:ANSWER] if best else "",
+        best_step=best.number if best else -1,
         notes=list(run.notes),
+        limit=run.limit or "",
         error=run.error.message if run.error else "",
         needs="\n".join(f"Step {line.step}: {line.subtask}" for line in waiting),
         usage=paid.total,
@@ -182,12 +194,12 @@ def _headline(seen: RunView, answer: str) -> str:
         at = f"{done} of {len(seen.steps)} planned steps are done" if seen.steps else "planning"
         return (
             f"Still working: {at}. The work goes on; wait for it with "
-            f"get_run(run_id={seen.run_id!r}, wait_s=40), which is free."
+            f"get_run(run_id={seen.run_id!r}, wait_s=40), which is free.{_best(seen)}"
         )
     if answer:
         return answer
     if seen.error:
-        return f"No answer: {seen.error} {again} tries again."
+        return f"No answer: {seen.error} {again} tries again.{_best(seen)}"
     if seen.needs:
         return (
             f"Your turn. {seen.needs}\n"
@@ -195,10 +207,20 @@ def _headline(seen: RunView, answer: str) -> str:
         )
     left = [line.step for line in seen.steps if line.status != "finished"]
     if left:
-        return f"Not finished: steps {left} are to be done. {again} runs them and gives the answer."
+        return (
+            f"Not finished: steps {left} are to be done. {again} runs them and gives the "
+            f"answer.{_best(seen)}"
+        )
     return (
         f"{'Nothing left to run' if seen.steps else 'Not planned yet'}. {again} gives the answer."
     )
+
+
+def _best(seen: RunView) -> str:
+    if seen.best_step < 0:
+        return ""
+    more = "…" if len(seen.best_so_far) > _BEST else ""
+    return f"\n\nBest so far (step {seen.best_step}):\n{seen.best_so_far[:_BEST]}{more}"
 
 
 def told_steps(seen: RunView) -> str:

@@ -5,7 +5,7 @@ is corrected by what the worker reported for earlier prompts (`tokens_per_estima
 """
 
 from podium.plan import Cut
-from podium.prompting import Material, cuttable, worker_prompt
+from podium.prompting import Material, cuttable, shared_prefix, worker_prompt
 from podium.tokens import estimate_tokens
 from podium_workers.errors import ContextTooLongError
 from podium_workers.worker import Frozen, WorkerCard
@@ -27,6 +27,8 @@ class Fitted(Frozen):
     cuts: tuple[Cut, ...]
     budget: int
     """Tokens that the prompt was allowed."""
+    shared: int = 0
+    """Characters at its beginning that prompts of other steps share."""
 
 
 def prompt_budget(card: WorkerCard) -> int:
@@ -54,7 +56,8 @@ def fit_to(material: Material, card: WorkerCard, budget: int, tokens_per_estimat
     parts = cuttable(material)
     whole = worker_prompt(material, parts, ())
     if _fits(whole, room, tokens_per_estimate):
-        return Fitted(text=whole, cuts=(), budget=budget)
+        shared = shared_prefix(material, whole, ())
+        return Fitted(text=whole, cuts=(), budget=budget, shared=shared)
     floor = worker_prompt(material, dict.fromkeys(parts, ""), _cuts(parts, dict.fromkeys(parts, 0)))
     left = room - _tokens(floor, tokens_per_estimate)
     while left > 0:
@@ -67,7 +70,8 @@ def fit_to(material: Material, card: WorkerCard, budget: int, tokens_per_estimat
         # The estimate of a whole is not exactly the sum over its parts.
         over = _tokens(text, tokens_per_estimate) - room
         if over <= 0:
-            return Fitted(text=text, cuts=cuts, budget=budget)
+            shared = shared_prefix(material, text, cuts)
+            return Fitted(text=text, cuts=cuts, budget=budget, shared=shared)
         left -= over
     raise ContextTooLongError(
         f"The prompt does not fit into the window of {card.name!r} "

@@ -8,12 +8,12 @@ from typing import cast
 import anyio
 import pytest
 from mcp import Client, MCPError
-from mcp.types import CallToolResult, TextContent
+from mcp.types import CallToolResult, TextContent, TextResourceContents
 from pydantic import JsonValue
 
 from podium.app import build_server
 from podium.calls import Caller
-from podium.config import Settings
+from podium.config import OnDisconnect, Settings
 from podium.orchestrator import Orchestrator
 from podium.policy.conductor import Conductor
 from podium.policy.fixed import Single
@@ -23,17 +23,32 @@ from podium.trace import RunRequest
 from podium_workers.errors import AuthenticationError
 from podium_workers.pool import Pool
 from podium_workers.scripted import Script, ScriptedWorker
-from podium_workers.worker import Prompt
+from podium_workers.worker import Price, Prompt
+
+FREE = Price(input=0, output=0)
 
 
 @asynccontextmanager
 async def served(
-    folder: Path, script: Script, *, gate: anyio.Event | None = None, reads_paths: bool = True
+    folder: Path,
+    script: Script,
+    *,
+    gate: anyio.Event | None = None,
+    reads_paths: bool = True,
+    on_disconnect: OnDisconnect = "continue",
+    price: Price | None = FREE,
 ) -> AsyncGenerator[tuple[Client, Runs]]:
     """A client of a server whose pool is one scripted worker, asked alone."""
-    worker = ScriptedWorker.named("solo", script, gate=gate)
+    card = ScriptedWorker.named("solo", script).card
+    card = card.model_copy(update={"price": price, "max_output_tokens": 300})
+    worker = ScriptedWorker(card, script, gate=gate)
     pool = Pool(workers=(worker,), conductor="solo")
-    settings = Settings(store=folder / "podium.db", strategy="single", file_roots=(folder,))
+    settings = Settings(
+        store=folder / "podium.db",
+        strategy="single",
+        file_roots=(folder,),
+        on_disconnect=on_disconnect,
+    )
     async with open_store(settings.store) as store:
         orchestrator = Orchestrator(store, pool, Caller(store), {"single": Single()})
         async with (
@@ -101,6 +116,94 @@ async def test_a_client_that_goes_away_loses_its_view_and_not_the_run(tmp_path: 
         with anyio.fail_after(5):
             run = await runs.wait(found[0].run_id)
         assert run.answer == "Done."
+
+
+@pytest.mark.parametrize(("then", "status"), [("pause", "interrupted"), ("stop", "stopped")])
+async def test_a_client_that_goes_away_may_end_its_run(
+    tmp_path: Path, then: OnDisconnect, status: str
+) -> None:
+    gate = anyio.Event()
+    async with served(tmp_path, ["Done."], gate=gate, on_disconnect=then) as (client, runs):
+        started = anyio.Event()
+
+        async def note(progress: float, total: float | None, message: str | None) -> None:
+            if message and "step started" in message:
+                started.set()
+
+        async with anyio.create_task_group() as group:
+
+            async def ask() -> None:
+                await client.call_tool("orchestrate", {"question": "?"}, progress_callback=note)
+
+            group.start_soon(ask)
+            with anyio.fail_after(5):
+                await started.wait()
+            group.cancel_scope.cancel()
+        (found,) = await runs.store.summaries()
+        with anyio.fail_after(5):
+            run = await runs.wait(found.run_id)
+        assert run.status == status
+        assert (await runs.store.holder(run.run_id)) is None
+        gate.set()
+        again = await client.call_tool("orchestrate", {"run_id": run.run_id})
+        assert data(again)["answer"] == "Done."
+
+
+async def test_the_best_answer_so_far_is_there_before_the_end(tmp_path: Path) -> None:
+    gate = anyio.Event()
+
+    async def script(prompt: Prompt) -> str:
+        if not prompt.messages[-1].text.endswith("First."):
+            await gate.wait()
+        return "One."
+
+    async with served(tmp_path, script) as (client, _):
+        steps: list[JsonValue] = [
+            {"worker": "solo", "subtask": "First."},
+            {"worker": "solo", "subtask": "Second.", "access": [0]},
+        ]
+        arguments: dict[str, JsonValue] = {"question": "?", "plan": steps, "max_wait_s": 0.1}
+        run_id = str(data(await client.call_tool("orchestrate", arguments))["run_id"])
+        with anyio.fail_after(10):
+            seen = await client.call_tool("get_run", {"run_id": run_id})
+            while data(seen)["best_step"] != 0:
+                seen = await client.call_tool("get_run", {"run_id": run_id})
+        assert data(seen)["best_so_far"] == "One."
+        assert "Best so far (step 0):\nOne." in text(seen)
+        (content,) = (await client.read_resource(f"podium://runs/{run_id}/best")).contents
+        assert isinstance(content, TextResourceContents)
+        assert content.text == "One."
+        gate.set()
+        done = data(await client.call_tool("get_run", {"run_id": run_id, "wait_s": 10}))
+        assert (done["best_step"], done["best_so_far"], done["answer_step"]) == (-1, "", 1)
+
+
+async def test_a_run_at_its_limit_goes_on_with_a_higher_one(tmp_path: Path) -> None:
+    dear = Price(input=0, output=1_000_000)
+    async with served(tmp_path, ["word " * 60], price=dear) as (client, _):
+        poor: dict[str, JsonValue] = {"question": "?", "max_usd": 1}
+        failed = await client.call_tool("orchestrate", poor)
+        assert (data(failed)["status"], data(failed)["limit"]) == ("failed", "usd")
+        assert "Raise max_usd to go on" in text(failed)
+        richer: dict[str, JsonValue] = {"run_id": data(failed)["run_id"], "max_usd": 1000}
+        done = data(await client.call_tool("orchestrate", richer))
+        assert (done["status"], done["limit"]) == ("finished", "")
+        other: dict[str, JsonValue] = {"run_id": data(failed)["run_id"], "rounds": 2}
+        assert "cannot be given with run_id" in text(await client.call_tool("orchestrate", other))
+
+
+async def test_the_same_question_asked_twice_at_once_is_one_run(tmp_path: Path) -> None:
+    gate = anyio.Event()
+    async with served(tmp_path, ["Done."], gate=gate) as (client, runs):
+        early: dict[str, JsonValue] = {"question": "?", "max_wait_s": 0.1}
+        first = data(await client.call_tool("orchestrate", early))["run_id"]
+        assert data(await client.call_tool("orchestrate", early))["run_id"] == first
+        fresh = data(await client.call_tool("orchestrate", {**early, "fresh": True}))["run_id"]
+        assert fresh != first
+        gate.set()
+        again = data(await client.call_tool("orchestrate", {"question": "?"}))
+        assert again["answer"] == "Done."
+        assert len(await runs.store.summaries()) == 2
 
 
 async def test_a_cancelled_run_can_be_carried_on(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_a_step_for_the_user_is_asked_for_and_the_run_goes_on(podium: CommandLin
     given = podium("step", run, "--result", "@-", stdin="Tuesday")
     assert (given.code, given.out) == (0, "Tuesday\n")
 
-    done = podium("ask", "--resume", run)
+    done = podium("resume", run)
     assert (done.code, done.out) == (0, "Tuesday\n")
 
 
@@ -182,8 +182,7 @@ BAD_INPUT = {
     "no such manifest": (["--pool", "gone.toml", "ask", "q"], 1, "gone.toml: there is no"),
     "ledger below a file": (["--store", "empty.txt/l.db", "ask", "q"], 1, "is not a folder"),
     "ledger of another program": (["--store", "wrong.toml", "ask", "q"], 1, "is not a ledger"),
-    "unknown run": (["ask", "--resume", "abcdef"], 1, "There is no run 'abcdef'"),
-    "question beside resume": (["ask", "q", "--resume", "abcdef"], 2, "--resume carries on"),
+    "unknown run": (["resume", "abcdef"], 1, "There is no run 'abcdef'"),
 }  # fmt: skip
 
 

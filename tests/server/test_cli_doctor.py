@@ -82,3 +82,21 @@ def test_workers_are_listed_with_price_and_health(podium: CommandLine, provider:
     assert (near["name"], near["healthy"], near["conductor"]) == ("near", True, True)
     assert (far["name"], far["healthy"], far["price"]) == ("far", False, None)
     assert podium.inside("workers", "--no-check", "--json").rows[0]["healthy"] is None
+
+
+def test_a_doctor_looks_for_the_programs_that_workers_start(podium: CommandLine):
+    podium.pool.write_text(
+        '[[worker]]\nname = "helper"\nkind = "command"\npreset = "claude"\n'
+        '[[worker]]\nname = "shell"\nkind = "command"\ncommand = ["sh"]\n'
+        '[[worker]]\nname = "sums"\nkind = "program"\nby = "shell"\n'
+    )
+    programs = podium.folder / "programs"
+    programs.mkdir()
+    (programs / "sh").symlink_to("/bin/sh")
+    bare = CommandLine(podium.folder, {"PATH": str(programs)})
+
+    found = checks(bare.inside("doctor", "--json"))
+
+    assert "Claude Code is not installed" in found["worker helper"]["found"]
+    assert "bubblewrap" in found["worker sums"]["found"]
+    assert found["workers"]["found"] == "1 worker of 3: shell"

@@ -16,7 +16,7 @@ def test_a_plan_is_priced_kept_and_not_carried_out(podium: CommandLine):
     assert "  2 boss reads 0, 1: Weigh both." in lines
     assert "Price  free" in lines
     assert f"Run    {run}" in lines
-    assert f"Carry it out:   podium ask --resume {run}" in lines
+    assert f"Carry it out:   podium resume {run}" in lines
     (kept,) = podium("runs", "--json").rows
     assert (kept["status"], kept["steps"]) == ("planned", 3)
 
@@ -56,7 +56,7 @@ def test_a_plan_is_walked_changed_and_walked_again(podium: CommandLine):
     assert (changed.code, changed.out) == (0, f"{FACTS}\n")
     assert "To be done: 2 (again: 2)" in changed.err
 
-    done = podium("ask", "--resume", run)
+    done = podium("resume", run)
     assert (done.code, done.out) == (0, "The answer is 42.\n")
     assert "1 hand reads 0: Doubt it." in podium.inside("show", run).out
 

@@ -1,4 +1,4 @@
-"""Runs that were stopped, killed or refused, and how `podium ask --resume` goes on with them."""
+"""Runs that were stopped, killed or refused, and how `podium resume` goes on with them."""
 
 import signal
 import sqlite3
@@ -25,12 +25,12 @@ def test_ctrl_c_stops_the_run_and_resume_pays_nothing_twice(
     run = podium.newest_run()
 
     assert (stopped.code, stopped.out) == (130, "")
-    assert f"podium ask --resume {run}" in stopped.err
+    assert f"podium resume {run}" in stopped.err
     assert provider.disconnected.wait(5)
     assert podium.inside("runs", "--json").rows[0]["status"] == "stopped"
 
     provider.answers(openai_reply("Two."))
-    done = podium("ask", "--resume", run)
+    done = podium("resume", run)
     assert (done.code, done.out) == (0, "Two.\n")
     assert "step 0 is already finished (far)" in done.err
     assert len(provider.requests) == 3
@@ -56,7 +56,7 @@ def test_a_signal_that_ends_a_process_stops_its_run(
 
     run = podium.newest_run()
     assert (stopped.code, stopped.out) == (128 + number, "")
-    assert f"podium ask --resume {run}" in stopped.err
+    assert f"podium resume {run}" in stopped.err
     assert stopped.err.endswith("Stopped.\n")
     (kept,) = podium.inside("runs", "--json").rows
     assert kept["status"] == "stopped"
@@ -80,9 +80,7 @@ def test_a_hang_up_that_is_ignored_ends_nothing(podium: CommandLine, provider: P
     assert finish(process).code == 128 + signal.SIGTERM
 
 
-def test_the_run_of_a_killed_process_goes_on_when_its_lease_has_ended(
-    podium: CommandLine, provider: Provider
-):
+def test_the_run_of_a_killed_process_goes_on(podium: CommandLine, provider: Provider):
     provider.answers(openai_reply("One."), Answer(before="STALL"))
     add_hosted(podium, provider.url)
     plan = own_plan(("far", "First.", []), ("far", "Second.", [0]))
@@ -90,25 +88,39 @@ def test_the_run_of_a_killed_process_goes_on_when_its_lease_has_ended(
     assert provider.stalling.wait(30)
     killed.kill()
     killed.communicate()
-    run = podium.newest_run()
     provider.answers(openai_reply("Two."))
 
-    busy = podium.inside("ask", "--resume", run, "--max-seconds", "5")
-    assert (busy.code, busy.out) == (1, "")
-    assert "its time limit can be changed when that has ended" in busy.err
-    resumed = podium.start("ask", "--resume", run)
+    done = podium("resume", podium.newest_run())
+
+    assert (done.code, done.out) == (0, "Two.\n")
+    assert "step 0 is already finished (far)" in done.err
+    assert len(provider.requests) == 3
+
+
+def test_a_run_of_a_process_that_hangs_is_waited_for_until_it_has_died(
+    podium: CommandLine, provider: Provider
+):
+    provider.answers(openai_reply("One."), Answer(before="STALL"))
+    add_hosted(podium, provider.url)
+    plan = own_plan(("far", "First.", []), ("far", "Second.", [0]))
+    hung = podium.start("ask", "q", "--plan", podium.write("plan.json", plan))
+    assert provider.stalling.wait(30)
+    hung.send_signal(signal.SIGSTOP)
+    provider.answers(openai_reply("Two."))
+
+    resumed = podium.start("resume", podium.newest_run())
     assert resumed.stderr is not None
     told = ""
     while "waiting for it" not in told:
         told = resumed.stderr.readline().decode()
         assert told
     assert "goes on here in at most 30 s" in told
-    end_lease(podium, run)
+    hung.kill()
+    hung.communicate()
     done = finish(resumed)
 
     assert (done.code, done.out) == (0, "Two.\n")
     assert "step 0 is already finished (far)" in done.err
-    assert len(provider.requests) == 3
 
 
 def lease_of(podium: CommandLine, run: str) -> float | None:
@@ -116,13 +128,6 @@ def lease_of(podium: CommandLine, run: str) -> float | None:
     with closing(sqlite3.connect(podium.ledger)) as connection:
         query = "SELECT lease_until FROM runs WHERE run_id = ?"
         return cast("float | None", connection.execute(query, (run,)).fetchone()[0])
-
-
-def end_lease(podium: CommandLine, run: str) -> None:
-    """Let the time of a lease have passed."""
-    assert lease_of(podium, run) is not None
-    with closing(sqlite3.connect(podium.ledger)) as connection, connection:
-        connection.execute("UPDATE runs SET lease_until = 1 WHERE run_id = ?", (run,))
 
 
 def test_a_run_that_failed_on_its_limit_can_be_given_another(
@@ -137,7 +142,7 @@ def test_a_run_that_failed_on_its_limit_can_be_given_another(
     assert "The limit of 0.5 seconds struck" in failed.err
 
     provider.answers(openai_reply("Done."))
-    done = podium("ask", "--resume", run, "--max-seconds", "60")
+    done = podium("resume", run, "--max-seconds", "60")
 
     assert (done.code, done.out) == (0, "Done.\n")
 
@@ -149,17 +154,17 @@ def test_a_run_is_not_handed_to_workers_that_it_was_not_made_for(podium: Command
         "other.toml", '[[worker]]\nname = "far"\nkind = "scripted"\nreplies = ["x"]\n'
     )
 
-    for arguments in (("ask", "--resume", run), ("step", run)):
+    for arguments in (("resume", run), ("step", run)):
         refused = podium.inside("--pool", other, *arguments)
         assert (refused.code, refused.out) == (1, "")
         assert "made for the workers boss, hand, but this pool has far; give" in refused.err
 
-    podium.inside("ask", "--resume", run)
-    assert podium.inside("--pool", other, "ask", "--resume", run).out == "The answer is 42.\n"
+    podium.inside("resume", run)
+    assert podium.inside("--pool", other, "resume", run).out == "The answer is 42.\n"
 
 
 def test_a_finished_run_is_told_again_without_a_call(podium: CommandLine):
     podium.inside("ask", "q", "--strategy", "single")
-    done = podium.inside("ask", "--resume", podium.newest_run(), "--json")
+    done = podium.inside("resume", podium.newest_run(), "--json")
     assert done.data["answer"] == "The answer is 42."
     assert cast("dict[str, JsonValue]", done.data["receipt"])["calls"] == 1

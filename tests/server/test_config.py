@@ -35,10 +35,10 @@ def test_the_file_goes_before_defaults_the_environment_before_the_file_and_argum
     variables = environment(tmp_path, text, PODIUM_ROUNDS="3", PODIUM_DEPTH="3")
     loaded = load_settings(variables, depth=1, strategy=None)
     found = loaded.settings
-    assert (found.strategy, found.rounds, found.depth, found.max_steps) == ("chain", 3, 1, 5)
+    assert (found.strategy, found.rounds, found.depth, found.plan_steps) == ("chain", 3, 1, 5)
     assert loaded.sources["strategy"] == "file"
     assert loaded.sources["rounds"] == "environment"
-    assert loaded.sources["max_steps"] == "default"
+    assert loaded.sources["plan_steps"] == "default"
 
 
 def test_values_are_read_as_what_they_are(tmp_path: Path):

@@ -115,6 +115,9 @@ async def test_a_partial_run_goes_on_to_its_answer(tmp_path: Path):
         assert run.status == "partial"
     ann = worker("ann", ["In the end."])
     async with open_parts(tmp_path, ann, plans=[plan]) as parts:
+        again = await parts.go_on(run)
+        assert again.status == "partial", "its seconds are used up, and stay so"
+        await parts.store.set_limits(run.run_id, {"max_seconds": None})
         run = await parts.go_on(run)
         assert (run.status, run.answer, run.notes) == ("finished", "In the end.", ())
         assert subtasks_of(ann) == ["Slow."]

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 from sqlite_utils import Database
+from tests import earlier_ledgers as earlier_ledger
+from tests.earlier_ledgers import make_earlier
 
 from podium.database import connect
 from podium.errors import StoreError
 from podium.migrations import APPLICATION_ID, MIGRATIONS, Migration, migrate
+from podium.store import open_store
 
 
 def m002_adds_a_column(db: Database) -> None:
@@ -162,3 +165,81 @@ def test_many_may_migrate_a_fresh_file_at_once(path: str) -> None:
 def test_migrations_are_numbered_in_order() -> None:
     names: list[Migration] = list(MIGRATIONS)
     assert [it.__name__[:5] for it in names] == [f"m{n:03}_" for n in range(1, len(names) + 1)]
+
+
+EVERY_FORMAT = pytest.mark.parametrize("version", range(1, len(MIGRATIONS) + 1))
+
+
+@EVERY_FORMAT
+async def test_what_an_earlier_podium_stored_is_read_as_it_was_meant(
+    path: str, version: int
+) -> None:
+    make_earlier(Path(path), version)
+
+    async with open_store(path) as store:
+        outer, inner, held = earlier_ledger.OUTER, earlier_ledger.INNER, earlier_ledger.HELD
+        for run in (outer, inner, held):
+            assert await store.run(run.run_id) == run
+        assert await store.children(outer.run_id) == (inner,)
+        rounds = await store.rounds(outer.run_id)
+        assert tuple(found.proposal for found in rounds) == earlier_ledger.PROPOSALS
+        assert rounds[0].results == (earlier_ledger.STEPS[0], earlier_ledger.STEPS[2])
+        steps = await store.steps(outer.run_id, every_version=True)
+        assert steps == earlier_ledger.STEPS
+        assert await store.calls(outer.run_id) == earlier_ledger.CALLS
+        assert await store.calls(inner.run_id) == (earlier_ledger.INNER_CALL,)
+        for sha, text in earlier_ledger.TEXTS.items():
+            assert await store.text(sha) == text
+        summaries = await store.summaries(nested=None)
+        assert [found.run_id for found in summaries] == [held.run_id, inner.run_id, outer.run_id]
+        assert [hit.summary.run_id for hit in await store.search("京")] == [outer.run_id]
+        assert [hit.summary.run_id for hit in await store.search("check it")] == [outer.run_id]
+        assert (await store.usage(outer.run_id)).input_tokens == 31
+        assert (await store.worker_history("solver", "solver-1")).mean_output_tokens == 5
+
+
+@EVERY_FORMAT
+async def test_every_row_of_an_earlier_podium_is_still_there(path: str, version: int) -> None:
+    make_earlier(Path(path), version)
+    before = contents(path)
+
+    async with open_store(path):
+        pass
+
+    after = contents(path)
+    for table, rows in before.items():
+        columns = set[str]().union(*rows)
+        assert [{name: row[name] for name in columns} for row in after[table]] == rows
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+
+
+@EVERY_FORMAT
+async def test_what_an_earlier_podium_stored_can_be_gone_on_with(path: str, version: int) -> None:
+    make_earlier(Path(path), version)
+    run, step = earlier_ledger.HELD, earlier_ledger.STEPS[2]
+    done = run.model_copy(update={"status": "finished", "answer": "Somebody.", "resumed_at": None})
+
+    async with open_store(path) as store:
+        await store.save_round(run.run_id, 0, earlier_ledger.PROPOSALS[0])
+        await store.save_step(run.run_id, step)
+        await store.save_run(done)
+
+    async with open_store(path) as store:
+        assert await store.run(run.run_id) == done
+        assert await store.steps(run.run_id) == (step,)
+        assert [hit.summary.run_id for hit in await store.search("somebody")] == [run.run_id]
+
+
+def contents(path: str) -> dict[str, list[dict[str, object]]]:
+    """The rows of every table that is not the record of the migrations themselves."""
+    found: dict[str, list[dict[str, object]]] = {}
+    with closing(sqlite3.connect(path)) as connection:
+        tables = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'"
+        for (table,) in connection.execute(tables).fetchall():
+            if not table.startswith("sqlite_") and table != "migrations":
+                rows = connection.execute(f"SELECT * FROM {table} ORDER BY rowid")
+                names = [column[0] for column in rows.description]
+                found[table] = [dict(zip(names, row, strict=True)) for row in rows]
+    return found

@@ -22,6 +22,7 @@ from tests.core_parts import (
 )
 
 from podium.errors import PodiumError, RunError, StoreError
+from podium.orchestrator import Orchestrator
 from podium.plan import Proposal
 from podium.policy import Ask, State
 from podium.revision import run_step
@@ -156,7 +157,7 @@ async def test_two_things_are_not_done_to_a_run_at_once(tmp_path: Path):
         run = await parts.create()
         await runs.start(run)
         with pytest.raises(RunError, match="is being worked on; wait for it"):
-            await runs.launch(run, parts.orchestrator.plan)
+            await runs.launch(run, Orchestrator.plan)
         held.go.set()
         await runs.wait(run.run_id)
 
@@ -172,9 +173,7 @@ async def test_a_run_of_another_process_is_watched_but_not_touched(tmp_path: Pat
         await held.began.wait()
         await theirs.start(await other.store.run(run.run_id))  # leaves it to the other
         with pytest.raises(RunError, match="by another Podium process"):
-            await theirs.launch(await other.store.run(run.run_id), other.orchestrator.plan)
-        with pytest.raises(RunError, match="stop it there"):
-            await theirs.stop(run.run_id)
+            await theirs.launch(await other.store.run(run.run_id), Orchestrator.plan)
         assert (await theirs.wait(run.run_id, 0)).status == "running"
         async with theirs.watch(run.run_id) as events:
             assert [event async for event in events] == []
@@ -308,12 +307,12 @@ async def test_a_run_that_was_taken_over_is_let_go_of(tmp_path: Path):
         await runs.start(run)
         await held.began.wait()
         with awaited("was taken over by another process") as noticed:
-            sql = "UPDATE runs SET owner = 'other', lease_until = 9e9 WHERE run_id = ?"
+            sql = "UPDATE runs SET owner = 'other', lease_until = 9e9, epoch = 2 WHERE run_id = ?"
             change(tmp_path, sql, run.run_id)
             await noticed.wait()
         await runs.wait(run.run_id, BOUND_S / 2)
         with pytest.raises(RunError, match="by another Podium process"):
-            await runs.launch(run, runs.orchestrator.answer)
+            await runs.launch(run, Orchestrator.answer)
         assert lease_of(tmp_path, run) == "other"
 
 
@@ -333,7 +332,7 @@ async def test_a_lease_is_prolonged_while_the_work_lasts(tmp_path: Path):
 async def test_an_expected_failure_of_the_work_is_raised_to_who_waits(tmp_path: Path):
     async with runs_of(tmp_path, worker("ann", [NO_KEY])) as (runs, parts):
         run = await parts.create(strategy="conductor")
-        await runs.launch(run, parts.orchestrator.plan)
+        await runs.launch(run, Orchestrator.plan)
         with pytest.raises(PodiumError, match="key is wrong"):
             await runs.wait(run.run_id)
         assert (await runs.wait(run.run_id)).status == "failed"
@@ -342,12 +341,12 @@ async def test_an_expected_failure_of_the_work_is_raised_to_who_waits(tmp_path: 
 async def test_one_step_is_work_like_any_other(tmp_path: Path):
     async with runs_of(tmp_path, worker("ann", ["One."])) as (runs, parts):
         run = await parts.create()
-        await runs.launch(run, parts.orchestrator.plan)
+        await runs.launch(run, Orchestrator.plan)
         await runs.wait(run.run_id)
         results: list[object] = []
 
-        async def work(run: Run, observer: Observer) -> None:
-            results.append(await run_step(parts.orchestrator, run, 0, observer))
+        async def work(held: Orchestrator, run: Run, observer: Observer) -> None:
+            results.append(await run_step(held, run, 0, observer))
 
         await runs.launch(run, work)
         planned = await runs.wait(run.run_id)

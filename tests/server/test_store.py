@@ -15,10 +15,13 @@ from tests.ledger_samples import (
     a_call,
     a_run,
     a_step,
+    put_text,
     stored,
 )
 
-from podium.errors import RunError, StoreError
+from podium.budget import Amount
+from podium.errors import LeaseLostError, RunError, StoreError
+from podium.leases import Lease
 from podium.plan import Accept, Cut, Plan, Proposal, Step
 from podium.store import Store, open_store
 from podium.trace import (
@@ -72,7 +75,6 @@ async def test_what_changes_of_a_run_is_saved_and_the_rest_stays(store: Store) -
     run = await stored(store, a_run(request=FULL_REQUEST))
     changed = run.model_copy(
         update={
-            "request": FULL_REQUEST.model_copy(update={"rounds": 5, "strategy": "single"}),
             "pool": (),
             "status": "partial",
             "started_at": 1.0,
@@ -87,7 +89,9 @@ async def test_what_changes_of_a_run_is_saved_and_the_rest_stays(store: Store) -
     await store.save_run(changed)
     assert await store.run(run.run_id) == changed
 
-    await store.save_run(changed.model_copy(update={"principal": "you", "created_at": 0.0}))
+    request = FULL_REQUEST.model_copy(update={"rounds": 5, "strategy": "single"})
+    other = {"principal": "you", "created_at": 0.0, "request": request}
+    await store.save_run(changed.model_copy(update=other))
     assert await store.run(run.run_id) == changed
 
 
@@ -199,7 +203,7 @@ async def test_calls_come_back_in_order_with_what_became_of_them(store: Store) -
 async def test_a_text_is_named_by_its_content_and_stored_once(store: Store, path: Path) -> None:
     text = "Prompt\x00 東京 🎉\n" * 1000
 
-    names = {await store.put_text(text), await store.put_text(text)}
+    names = {await put_text(store, text), await put_text(store, text)}
 
     assert len(names) == 1
     assert await store.text(names.pop()) == text
@@ -223,7 +227,7 @@ async def test_half_characters_are_mended_on_the_way_in(store: Store) -> None:
     assert (await store.rounds(run.run_id))[0].proposal.raw_text == mended
     assert (await store.steps(run.run_id))[0].reply == mended
     assert (await store.calls(run.run_id))[0].request == {"user": mended}
-    assert await store.text(await store.put_text(bad)) == mended
+    assert await store.text(await put_text(store, bad)) == mended
     with pytest.raises(RunError):
         await store.run(bad)
     assert not await store.claim(bad, bad, 1)
@@ -235,16 +239,71 @@ async def test_half_characters_are_mended_on_the_way_in(store: Store) -> None:
 async def test_one_owner_at_a_time_holds_a_run(store: Store, clock: Clock) -> None:
     run = await stored(store, a_run())
     assert not await store.is_held(run.run_id)
+    assert await store.holder(run.run_id) is None
 
-    assert await store.claim(run.run_id, "first", 10)
-    assert await store.claim(run.run_id, "first", 10), "claiming again prolongs"
-    assert not await store.claim(run.run_id, "second", 10)
+    first = await store.claim(run.run_id, "first", 10)
+    assert first == Lease(run_id=run.run_id, epoch=1)
+    assert await store.claim(run.run_id, "first", 10) is None
+    assert await store.claim(run.run_id, "second", 10) is None
     assert await store.is_held(run.run_id)
 
     clock.now += 10
     assert not await store.is_held(run.run_id)
-    assert await store.claim(run.run_id, "second", 10), "the lease has run out"
+    assert await store.claim(run.run_id, "second", 10) is None, "who takes it has to say from whom"
+    held = await store.holder(run.run_id)
+    assert held is not None
+    assert held.owner == "first"
+    assert await store.claim(run.run_id, "second", 10, held) == Lease(run_id=run.run_id, epoch=2)
+    assert await store.claim(run.run_id, "third", 10, held) is None, "it has changed since"
     assert not await store.claim("unknown", "second", 10)
+
+
+async def test_who_has_renewed_meanwhile_keeps_his_run(store: Store, clock: Clock) -> None:
+    run = await stored(store, a_run())
+    await store.claim(run.run_id, "first", 10)
+    held = await store.holder(run.run_id)
+    clock.now += 10
+    await store.renew("first", 10, [run.run_id])
+
+    assert await store.claim(run.run_id, "second", 10, held) is None
+
+
+async def test_who_has_lost_a_run_writes_no_more_than_what_was_paid(store: Store) -> None:
+    run = await stored(store, a_run())
+    lease = await store.claim(run.run_id, "first", 10)
+    assert lease is not None
+    before = store.held(lease)
+    await before.save_round(run.run_id, 0, WRITTEN)
+    begun = a_step(status="running")
+    await before.save_step(run.run_id, begun)
+    paid = a_call("paid", run.run_id, status="running")
+    await before.open_call(paid, Amount(), None)
+    after = await store.claim(run.run_id, "second", 10, await store.holder(run.run_id))
+    assert after is not None
+
+    with pytest.raises(LeaseLostError, match="taken over by another process"):
+        await before.save_run(run)
+    with pytest.raises(LeaseLostError):
+        await before.save_round(run.run_id, 1, WRITTEN)
+    with pytest.raises(LeaseLostError):
+        await before.drop_round(run.run_id, 0)
+    with pytest.raises(LeaseLostError):
+        await before.mark_stale(run.run_id, [0])
+    with pytest.raises(LeaseLostError):
+        await before.save_step(run.run_id, a_step(1))
+    with pytest.raises(LeaseLostError):
+        await before.open_call(a_call("another", run.run_id), Amount(), None)
+    with pytest.raises(LeaseLostError):
+        await before.create_run(a_run("child", parent_id=run.run_id))
+
+    late = begun.model_copy(update={"status": "finished", "reply": "Late."})
+    await before.close_call(paid.model_copy(update={"status": "finished"}))
+    await before.save_step(run.run_id, late)
+    assert await store.steps(run.run_id) == (late,)
+    assert [call.status for call in await store.calls(run.run_id)] == ["finished"]
+    await before.release(lease)
+    assert await store.is_held(run.run_id), "it is the other's to give up"
+    await store.held(after).save_run(run)
 
 
 async def test_of_racing_owners_one_wins(store: Store) -> None:
@@ -268,7 +327,7 @@ async def test_renewing_tells_which_runs_are_still_ones_own(store: Store, clock:
         await store.create_run(a_run(run_id))
         assert await store.claim(run_id, "first", 10)
     clock.now += 11
-    assert await store.claim("lost", "second", 10)
+    assert await store.claim("lost", "second", 10, await store.holder("lost"))
 
     assert await store.renew("first", 10, ["kept", "late", "lost", "unknown"]) == {"kept", "late"}
 
@@ -278,11 +337,12 @@ async def test_renewing_tells_which_runs_are_still_ones_own(store: Store, clock:
 
 async def test_only_its_owner_releases_a_run(store: Store) -> None:
     run = await stored(store, a_run())
-    await store.claim(run.run_id, "first", 10)
+    lease = await store.claim(run.run_id, "first", 10)
+    assert lease is not None
 
-    await store.release(run.run_id, "second")
+    await store.release(lease.model_copy(update={"epoch": 7}))
     assert await store.is_held(run.run_id)
 
-    await store.release(run.run_id, "first")
+    await store.release(lease)
     assert not await store.is_held(run.run_id)
     assert await store.claim(run.run_id, "second", 10)

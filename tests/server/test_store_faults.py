@@ -18,6 +18,7 @@ from tests.ledger_samples import (
     a_call,
     a_run,
     a_step,
+    put_text,
     stored,
 )
 
@@ -98,7 +99,7 @@ async def test_a_plan_that_is_no_longer_allowed_is_named(store: Store, path: Pat
 async def test_a_damaged_page_is_told_and_what_is_whole_can_be_read(path: Path) -> None:
     async with open_store(path) as store:
         await stored(store, a_run())
-        sha = await store.put_text("a long text " * 10_000)
+        sha = await put_text(store, "a long text " * 10_000)
     with path.open("r+b") as file:  # the last page is one of the long text
         file.seek(-4096, os.SEEK_END)
         file.write(os.urandom(4096))
@@ -126,7 +127,7 @@ async def test_a_full_disk_fails_what_does_not_fit_and_nothing_else(store: Store
     await store.writer.do(lambda it: it.execute("PRAGMA max_page_count = 60").close())
 
     with pytest.raises(StoreError) as caught:
-        await store.put_text("x" * 1_000_000)
+        await put_text(store, "x" * 1_000_000)
 
     assert isinstance(caught.value.__cause__, sqlite3.Error)
     assert caught.value.__cause__.sqlite_errorcode == sqlite3.SQLITE_FULL
@@ -298,7 +299,7 @@ def test_opening_an_up_to_date_ledger_does_not_load_sqlite_utils(path: Path) -> 
     script = (
         "import anyio, sys\nfrom podium.store import open_store\n"
         "async def main():\n    async with open_store(sys.argv[1]) as store:\n"
-        "        await store.put_text('x')\n"
+        "        await store.mark_told('nobody')\n"
         "anyio.run(main)\nsys.exit('sqlite_utils' in sys.modules)"
     )
     result = subprocess.run([sys.executable, "-c", script, str(path)], timeout=60, check=False)

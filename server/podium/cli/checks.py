@@ -6,34 +6,39 @@ import os
 import platform
 import shlex
 import shutil
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Literal
 
 import anyio
 
 from podium import __version__
+from podium.cli.check import Check, Level
 from podium.cli.compose import find_manifest
 from podium.cli.invocation import Invocation
+from podium.cli.ledger_checks import ledger_checks, nearest_folder
 from podium.cli.wording import count, size
 from podium.config import Settings, load_settings
-from podium.database import OLDEST_SQLITE, connect_read_only, explain
-from podium.errors import SettingsError, StoreError
-from podium.migrations import APPLICATION_ID, MIGRATIONS, check_shape
+from podium.errors import SettingsError
 from podium_workers.catalogue import CATALOGUE, Weights, weights_named
+from podium_workers.command import open_command
 from podium_workers.engine.client import EngineSettings, open_engine
 from podium_workers.engine.state import EngineStatus
-from podium_workers.errors import ManifestError
-from podium_workers.manifest import KEY_VARIABLES, Entry, LocalEntry, PoolManifest, ScriptedEntry
+from podium_workers.errors import ManifestError, NotInstalledError
+from podium_workers.manifest import (
+    KEY_VARIABLES,
+    CassetteEntry,
+    CommandEntry,
+    Entry,
+    LocalEntry,
+    PoolManifest,
+    ProgramEntry,
+    ScriptedEntry,
+)
+from podium_workers.sandbox import Sandbox
 from podium_workers.weights import is_present, path_of
-from podium_workers.worker import Frozen
-
-Level = Literal["ok", "note", "problem"]
-"""`problem`: no question can be asked until it is mended."""
 
 LIBRARIES = ("mcp", "openai", "anthropic")
 ENGINE = "xllamacpp"
@@ -43,24 +48,13 @@ NEEDED_FLAGS = ("avx2", "fma", "bmi2")
 _CPU_FILE = Path("/proc/cpuinfo")
 
 
-class Check(Frozen):
-    """One thing that was looked at."""
-
-    area: str
-    level: Level
-    found: str
-    remedy: str = ""
-    """What to type next; empty when there is nothing to do."""
-
-
 def examine(invocation: Invocation) -> Iterator[Check]:
     """Every check, in the order in which a person would ask."""
     yield _program()
     yield _libraries()
     yield _settings_check(invocation)
     settings = _settings(invocation)
-    yield _sqlite()
-    yield _ledger(settings.store)
+    yield from ledger_checks(settings.store)
     yield _keys(invocation.environment)
     yield from _pool(settings, invocation.environment)
     yield from _models(settings)
@@ -125,66 +119,6 @@ def _settings_check(invocation: Invocation) -> Check:
     return Check(area="settings", level="ok", found=f"{file}{state}{told}")
 
 
-def _sqlite() -> Check:
-    found = sqlite3.sqlite_version
-    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
-        oldest = ".".join(map(str, OLDEST_SQLITE))
-        remedy = f"use a Python that comes with SQLite {oldest} or newer"
-        return Check(area="sqlite", level="problem", found=found, remedy=remedy)
-    return Check(area="sqlite", level="ok", found=found)
-
-
-def _ledger(path: Path) -> Check:
-    if path.is_dir():
-        found = f"{path} is a folder; name a file in it with --store FILE."
-        remedy = "or for good: podium config set store FILE"
-        return Check(area="ledger", level="problem", found=found, remedy=remedy)
-    place = path if path.exists() else _nearest_folder(path.parent)
-    if not os.access(place, os.W_OK) or not os.access(_nearest_folder(path.parent), os.W_OK):
-        remedy = f"make it writable, or: podium config set store {Path.home() / 'podium.db'}"
-        return Check(area="ledger", level="problem", found=f"{place} is read-only", remedy=remedy)
-    free = f"{size(shutil.disk_usage(_nearest_folder(path.parent)).free)} free"
-    if not path.exists():
-        found = f"{path} (made when the first question is asked), {free}"
-        return Check(area="ledger", level="ok", found=found)
-    try:
-        told = _ledger_content(path)
-    except StoreError as error:
-        remedy = "name another file: podium config set store FILE"
-        return Check(area="ledger", level="problem", found=str(error), remedy=remedy)
-    files = (path, path.with_name(f"{path.name}-wal"))  # what is not yet moved into the first
-    taken = sum(file.stat().st_size for file in files if file.exists())
-    found = f"{path}, {size(taken)}, {told}, {free}"
-    return Check(area="ledger", level="ok", found=found)
-
-
-def _ledger_content(path: Path) -> str:
-    """Format and number of runs.
-
-    Raises:
-        StoreError: the file is damaged, of another program, or of a newer Podium.
-    """
-    with contextlib.closing(connect_read_only(str(path), busy_timeout_s=2)) as connection:
-        try:
-            (owner,) = connection.execute("PRAGMA application_id").fetchone()
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            check_shape(connection, str(path))
-            if not version:
-                if owner not in (0, APPLICATION_ID):
-                    raise StoreError(f"The file {path} is a database of another program.")
-                return "empty"
-            (runs,) = connection.execute("SELECT count(*) FROM runs").fetchone()
-        except sqlite3.Error as error:
-            raise explain(error, str(path)) from error
-    newer = "" if version == len(MIGRATIONS) else " (brought up to date when it is next used)"
-    return f"format {version}{newer}, {count(runs, 'run')}"
-
-
-def _nearest_folder(path: Path) -> Path:
-    """*path* or the nearest folder above it that exists."""
-    return next((folder for folder in (path, *path.parents) if folder.exists()), Path.cwd())
-
-
 def _keys(environment: Mapping[str, str]) -> Check:
     names = (*KEY_VARIABLES, "GOOGLE_API_KEY")
     found = [name for name in names if environment.get(name)]
@@ -226,9 +160,28 @@ def _lacks(
         return None
     if isinstance(entry, LocalEntry):
         return _lacks_locally(entry, settings)
+    if isinstance(entry, CassetteEntry):
+        remedy = "mend `file` in the manifest, or record again"
+        return None if Path(entry.file).is_file() else (f"{entry.file} does not exist", remedy)
+    if isinstance(entry, CommandEntry | ProgramEntry):
+        return _lacks_a_program(entry, environment)
     variable = entry.key_variable
     if variable and not environment.get(variable):
         return f"its key is missing: {variable} is not set", f"export {variable}=…"
+    return None
+
+
+def _lacks_a_program(
+    entry: CommandEntry | ProgramEntry, environment: Mapping[str, str]
+) -> tuple[str, str] | None:
+    """Whether what such a worker starts is on this machine; of a login nothing is asked."""
+    try:
+        if isinstance(entry, CommandEntry):
+            open_command(entry, environment).program()
+        else:
+            anyio.run(Sandbox(environment.get("PATH")).check)
+    except NotInstalledError as error:
+        return error.message, "install it, then: podium workers"
     return None
 
 
@@ -240,7 +193,7 @@ def _lacks_locally(entry: LocalEntry, settings: Settings) -> tuple[str, str] | N
     if known is None:
         path = Path(entry.gguf).expanduser()
         return None if path.is_file() else (f"{path} does not exist", "mend `gguf` in the manifest")
-    free = shutil.disk_usage(_nearest_folder(settings.models_dir)).free
+    free = shutil.disk_usage(nearest_folder(settings.models_dir)).free
     if not is_present(known, settings.models_dir) and free < known.size:
         need = f"{size(known.size)} are needed, {size(free)} are free in {settings.models_dir}"
         return need, "make room, or: podium config set models_dir FOLDER"

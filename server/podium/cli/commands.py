@@ -25,13 +25,21 @@ from podium_workers.errors import ManifestError, PoolSelectionError, WorkerError
 
 COMMANDS = (
     "ask",
+    "resume",
     "plan",
     "step",
     "runs",
     "show",
     "verify",
+    "export",
+    "backup",
+    "prune",
+    "fork",
+    "compare",
     "workers",
     "models",
+    "vllm",
+    "prices",
     "doctor",
     "config",
     "serve",
@@ -125,12 +133,14 @@ Examples:
 @click.version_option(__version__, prog_name="podium")
 @click.option("--store", metavar="PATH", help="The ledger's file (setting `store`).")
 @click.option("--pool", metavar="FILE", help="The pool's manifest, in TOML (setting `pool`).")
+@click.option("--record", metavar="FILE", help="Record all replies in this cassette.")
+@click.option(
+    "--replay", metavar="FILE", help="Give again what this cassette holds; no model is asked."
+)
 @click.option("--config", metavar="FILE", help="The settings' file (also PODIUM_CONFIG).")
 @click.option("-v", "--verbose", is_flag=True, help="Log to stderr; show where errors come from.")
 @click.pass_context
-def podium(
-    ctx: click.Context, store: str | None, pool: str | None, config: str | None, verbose: bool
-) -> None:
+def podium(ctx: click.Context, config: str | None, verbose: bool, **paths: str | None) -> None:
     """Ask a hard question; a conductor plans, a pool of models works, one answer comes back.
 
     Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage,
@@ -140,8 +150,6 @@ def podium(
     log_to_stderr(verbose=verbose)
     environment = dict(os.environ) | ({"PODIUM_CONFIG": config} if config else {})
     given: dict[str, object] = {
-        name: Path(value).expanduser()
-        for name, value in (("store", store), ("pool", pool))
-        if value is not None
+        name: Path(value).expanduser() for name, value in paths.items() if value is not None
     }
     ctx.obj = Invocation(environment, given, config_given=config is not None)

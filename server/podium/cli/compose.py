@@ -3,11 +3,12 @@
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from podium.calls import Caller
 from podium.cli.saying import say
-from podium.config import Settings
-from podium.errors import StoreError
+from podium.config import Settings, config_file
+from podium.errors import SettingsError, StoreError
 from podium.orchestrator import Orchestrator
 from podium.policy import Policy
 from podium.policy.conductor import Conductor
@@ -16,6 +17,7 @@ from podium.runs import Runs, open_runs
 from podium.store import Store, open_store
 from podium_workers.manifest import PoolManifest, default_manifest, load_manifest
 from podium_workers.pool import Pool, open_pool
+from podium_workers.prices import all_prices, own_prices
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Podium:
 
 def policies(settings: Settings) -> dict[str, Policy]:
     """The strategies by name."""
-    conductor = Conductor(max_steps=settings.max_steps, tries=settings.plan_tries)
+    conductor = Conductor(max_steps=settings.plan_steps, tries=settings.plan_tries)
     return {"conductor": conductor, "single": Single(), "chain": Chain()}
 
 
@@ -53,7 +55,14 @@ def find_manifest(settings: Settings, environment: Mapping[str, str]) -> tuple[P
 async def open_workers(
     settings: Settings, environment: Mapping[str, str], *, quiet: bool = False
 ) -> AsyncGenerator[Pool]:
-    """Open the pool; nothing is sent to a model until a worker is first asked."""
+    """Open the pool; nothing is sent to a model until a worker is first asked.
+
+    Raises:
+        ManifestError, SettingsError: the pool or a cassette cannot be used as it is set.
+    """
+    if settings.replay is not None and settings.replay_misses == "error":
+        yield _replayed(settings, settings.replay, quiet=quiet)
+        return
     manifest, why = find_manifest(settings, environment)
     if not quiet:
         say(why)
@@ -65,8 +74,26 @@ async def open_workers(
         memory_limit_bytes=int(settings.local_memory_gb * 2**30),
         threads=settings.local_threads,
         notify=say,
+        record=settings.record,
+        replay=settings.replay,
+        profiles=settings.profiles_dir,
+        prices=all_prices(own_prices(config_file(environment).parent, settings.prices)),
     ) as pool:
         yield pool
+
+
+def _replayed(settings: Settings, cassette: Path, *, quiet: bool) -> Pool:
+    from podium_workers.replay import replay_pool
+
+    if settings.record is not None:
+        raise SettingsError(
+            "record: nothing is asked and so nothing recorded while all is replayed; leave it out, "
+            "or set `replay_misses` to live."
+        )
+    pool = replay_pool(cassette)
+    if not quiet:
+        say(f"Pool: {', '.join(pool.names)} (replayed from {cassette}; no model is asked).")
+    return pool
 
 
 @asynccontextmanager
@@ -84,12 +111,21 @@ async def open_ledger(settings: Settings) -> AsyncGenerator[Store]:
 
 @asynccontextmanager
 async def open_podium(
-    settings: Settings, environment: Mapping[str, str], *, quiet: bool = False
+    settings: Settings,
+    environment: Mapping[str, str],
+    *,
+    quiet: bool = False,
+    takes_over: bool = False,
 ) -> AsyncGenerator[Podium]:
-    """Open ledger and pool, and what answers questions with them."""
+    """Open ledger and pool, and what answers questions with them.
+
+    With *takes_over*, runs that other processes have left behind are carried on.
+    """
     async with (
         open_store(settings.store) as store,
         open_workers(settings, environment, quiet=quiet) as pool,
-        open_runs(Orchestrator(store, pool, Caller(store), policies(settings))) as runs,
     ):
-        yield Podium(settings, store, pool, runs)
+        caller = Caller(store, day_usd=settings.day_usd)
+        orchestrator = Orchestrator(store, pool, caller, policies(settings))
+        async with open_runs(orchestrator, takes_over=takes_over) as runs:
+            yield Podium(settings, store, pool, runs)

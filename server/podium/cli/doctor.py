@@ -2,7 +2,8 @@
 
 import click
 
-from podium.cli.checks import Check, Level, examine
+from podium.cli.check import Check, Level
+from podium.cli.checks import examine
 from podium.cli.invocation import Invocation, pass_invocation
 from podium.cli.saying import say
 from podium.cli.wording import as_json, count, put, put_json

@@ -9,11 +9,12 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from podium.cli.compose import Podium
 from podium.cli.progress import Lines, Progress
 from podium.cli.saying import say
-from podium.errors import PoolError, RunError
+from podium.errors import PoolError
+from podium.orchestrator import Orchestrator
 from podium.plan import Step
 from podium.revision import check_own_plan, replace_plan
 from podium.runs import LEASE_S, Work
-from podium.trace import Event, Run, RunRequest, RunStatus
+from podium.trace import Event, Observer, Round, Run, RunRequest, RunStatus
 
 UNENDED: tuple[RunStatus, ...] = ("planned", "running", "interrupted")
 """What a run may be left as by a process that has died or was stopped."""
@@ -38,16 +39,22 @@ async def follow(podium: Podium, run: Run, work: Work, progress: Progress) -> Ru
     """
     rounds = await podium.store.rounds(run.run_id)
     await podium.runs.launch(run, work)
+    return await _shown(podium, run, rounds, progress)
+
+
+async def _shown(podium: Podium, run: Run, rounds: Sequence[Round], progress: Progress) -> Run:
+    """Show how the work on a run goes that has just begun; *rounds* is what was there before."""
     try:
-        with progress:
-            progress.begin(run, rounds)
-            async with podium.runs.watch(run.run_id) as events, anyio.create_task_group() as group:
-                group.start_soon(_show, events, progress)
-                await podium.runs.wait(run.run_id)
+        async with podium.runs.watch(run.run_id) as events:
+            with progress:
+                progress.begin(run, rounds)
+                async with anyio.create_task_group() as group:
+                    group.start_soon(_show, events, progress)
+                    await podium.runs.wait(run.run_id)
     except anyio.get_cancelled_exc_class():
         with anyio.CancelScope(shield=True):
             await podium.runs.stop(run.run_id)
-        say(f"What was done is kept; go on with: podium ask --resume {run.run_id}")
+        say(f"What was done is kept; go on with: podium resume {run.run_id}")
         raise
     return await podium.store.run(run.run_id)
 
@@ -68,11 +75,34 @@ async def answer(podium: Podium, run: Run, progress: Progress) -> Run:
         run = await podium.runs.wait(run.run_id)
         if run.status not in UNENDED:
             return run
-    return await follow(podium, run, podium.orchestrator.answer, progress)
+    return await follow(podium, run, Orchestrator.answer, progress)
+
+
+async def ask(
+    podium: Podium,
+    request: RunRequest,
+    progress: Progress,
+    *,
+    steps: Sequence[Step] = (),
+    fresh: bool = False,
+) -> Run:
+    """Ask a question and show how it goes; the run at its end.
+
+    The same question that is already at work is waited for instead, unless this is to be *fresh*.
+
+    Raises:
+        PodiumError: the request or the plan is not allowed; nothing is stored.
+    """
+    principal = podium.settings.principal
+    run = await podium.runs.ask(request, principal=principal, steps=steps, fresh=fresh)
+    if podium.runs.is_mine(run.run_id):
+        return await _shown(podium, run, (), progress)
+    say(f"The same question was asked before, as run {run.run_id} (--fresh asks anew).")
+    return await answer(podium, run, progress)
 
 
 async def begin(podium: Podium, request: RunRequest, steps: Sequence[Step] | None) -> Run:
-    """A new run, with the user's own plan if there is one.
+    """A new run that stands still, with the user's own plan if there is one.
 
     Raises:
         PodiumError: the request or the plan is not allowed; nothing is stored.
@@ -90,30 +120,12 @@ async def use_plan(podium: Podium, run: Run, steps: Sequence[Step]) -> Run:
         RunError: the run is being worked on.
         PlanError: the plan is not allowed.
     """
-    await _check_still(podium, run, "its plan")
-    await replace_plan(podium.orchestrator, run, steps)
-    return await podium.store.run(run.run_id)
 
+    async def work(held: Orchestrator, run: Run, observer: Observer) -> None:
+        await replace_plan(held, run, steps)
 
-async def use_limit(podium: Podium, run: Run, max_seconds: float) -> Run:
-    """Give a run another time limit.
-
-    Raises:
-        RunError: the run is being worked on.
-    """
-    await _check_still(podium, run, "its time limit")
-    request = run.request.model_copy(update={"max_seconds": max_seconds})
-    run = run.model_copy(update={"request": request})
-    await podium.store.save_run(run)
-    return run
-
-
-async def _check_still(podium: Podium, run: Run, what: str) -> None:
-    if await podium.store.is_held(run.run_id):
-        raise RunError(
-            f"Run {run.run_id} is being worked on; {what} can be changed when that has ended "
-            f"(if its process has died, in at most {LEASE_S:g} s)."
-        )
+    await podium.runs.launch(run, work)
+    return await podium.runs.wait(run.run_id)
 
 
 def check_pool(podium: Podium, run: Run) -> None:

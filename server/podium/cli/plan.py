@@ -16,6 +16,7 @@ from podium.cli.signals import stoppable
 from podium.cli.wording import as_json, count, put, put_json
 from podium.errors import RunError
 from podium.estimate import Estimate, Range, estimate
+from podium.orchestrator import Orchestrator
 from podium.plan import Plan, PlanSource, Step
 from podium.trace import RunRequest
 from podium.views import money
@@ -72,7 +73,7 @@ async def _plan(
     settings = invocation.settings
     async with open_podium(settings, invocation.environment, quiet=quiet) as podium:
         run = await begin(podium, request, steps)
-        run = await follow(podium, run, podium.orchestrator.plan, choose_progress(quiet=quiet))
+        run = await follow(podium, run, Orchestrator.plan, choose_progress(quiet=quiet))
         rounds = await podium.store.rounds(run.run_id)
         if not rounds or rounds[0].plan is None:
             raise RunError(run.error.message if run.error else f"Run {run.run_id} has no plan.")
@@ -100,7 +101,7 @@ def _text(found: Planned) -> str:
             f"Time   {_range(found.estimate.seconds, _seconds)}",
             f"Run    {run_id}",
             "",
-            f"Carry it out:   podium ask --resume {run_id}",
+            f"Carry it out:   podium resume {run_id}",
             f"Step by step:   podium step {run_id}",
             f"Change a step:  podium step {run_id} 0 --worker NAME --subtask TEXT",
         ]

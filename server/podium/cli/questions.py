@@ -1,4 +1,7 @@
-"""What `ask` and `plan` have in common: their options, and the request that these make."""
+"""What `ask` and `plan` have in common: their options, and the request that these make.
+
+Of the options, `resume` has the limits too.
+"""
 
 import math
 import os
@@ -36,10 +39,28 @@ def names(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) -
 
 def _finite(ctx: click.Context, option: click.Parameter, value: float | None) -> float | None:
     if value is not None and not math.isfinite(value):
-        raise click.BadParameter("must be a number of seconds.")
+        raise click.BadParameter("must be a finite number.")
     return value
 
 
+_LIMITS = (
+    click.option(
+        "--max-usd", type=Number(min=0, min_open=True), callback=_finite, metavar="USD",
+        help="What the run may cost; at the limit the best answer so far is given.",
+    ),
+    click.option(
+        "--max-tokens", type=Whole(min=1), metavar="N", help="Tokens of prompts and replies."
+    ),
+    click.option("--max-steps", type=Whole(min=1), metavar="N", help="Steps of all plans."),
+    click.option(
+        "--max-seconds", type=Number(min=0, min_open=True), callback=_finite, metavar="N",
+        help="Seconds of work, those before it was resumed included.",
+    ),
+    click.option(
+        "--allow-unpriced", is_flag=True,
+        help="Let workers of unknown price take part although money is limited.",
+    ),
+)  # fmt: skip
 _OPTIONS = (
     click.argument("question", required=False),
     click.option(
@@ -67,14 +88,13 @@ _OPTIONS = (
     ),
     click.option("--local-only", is_flag=True, help="Only workers that run on this machine."),
     click.option("--conductor", metavar="NAME", help="The worker that writes the plan."),
-    click.option(
-        "--max-seconds", type=Number(min=0, min_open=True), callback=_finite, metavar="N",
-        help="Time limit; when it strikes, the best answer so far is given.",
-    ),
     click.option("--follow-up", metavar="RUN", help="The earlier run that this question follows."),
     click.option(
         "--plan", "plan_source", metavar="FILE",
         help='Your own plan as JSON, - for stdin: {"steps": [{"subtask", "worker", "access"}]}.',
+    ),
+    click.option(
+        "--fresh", is_flag=True, help="Ask anew, although the same question is being worked on."
     ),
 )  # fmt: skip
 
@@ -82,6 +102,13 @@ _OPTIONS = (
 def question_options(command: Command) -> Command:
     """The argument and the options that describe a question."""
     for decorate in reversed(_OPTIONS):
+        command = decorate(command)
+    return limit_options(command)
+
+
+def limit_options(command: Command) -> Command:
+    """The options that limit what a run may take."""
+    for decorate in reversed(_LIMITS):
         command = decorate(command)
     return command
 
@@ -98,17 +125,14 @@ class Asked(Frozen):
     exclude: tuple[str, ...]
     local_only: bool
     conductor: str | None
+    max_usd: float | None
+    max_tokens: int | None
+    max_steps: int | None
     max_seconds: float | None
+    allow_unpriced: bool
+    fresh: bool
     follow_up: str | None
     plan_source: str | None
-
-    @property
-    def shaping(self) -> bool:
-        """Whether anything was given that only a new question can take."""
-        chosen = (self.question, self.strategy, self.rounds, self.depth, self.conductor,
-                  self.follow_up)  # fmt: skip
-        listed = (self.files, self.workers, self.exclude, self.local_only)
-        return any(listed) or any(value is not None for value in chosen)
 
     def request(self, settings: Settings) -> RunRequest:
         """The request, with stdin and files read.
@@ -128,7 +152,11 @@ class Asked(Frozen):
             workers=self.workers,
             exclude=self.exclude,
             local_only=self.local_only,
+            max_usd=settings.max_usd if self.max_usd is None else self.max_usd,
+            max_tokens=self.max_tokens,
+            max_steps=self.max_steps,
             max_seconds=self.max_seconds,
+            allow_unpriced=self.allow_unpriced,
             follow_up=self.follow_up,
         )
 
@@ -138,12 +166,7 @@ class Asked(Frozen):
         Raises:
             PlanError: it is not a plan in JSON.
         """
-        if self.plan_source is None:
-            return None
-        if self.plan_source == STDIN:
-            return _steps("stdin", read_stdin())
-        file = read_files([Path(self.plan_source)])[0]
-        return _steps(self.plan_source, file.text.encode())
+        return None if self.plan_source is None else read_plan(self.plan_source)
 
     def _question(self) -> tuple[str, tuple[TextFile, ...]]:
         """The question's text, and what came through a pipe beside it."""
@@ -159,6 +182,18 @@ class Asked(Frozen):
             data = read_stdin()  # whoever starts programs often gives them an empty pipe
             return self.question, (from_bytes("stdin", data),) if data else ()
         return self.question, ()
+
+
+def read_plan(source: str) -> tuple[Step, ...]:
+    """The plan in a file, or on stdin.
+
+    Raises:
+        PlanError: it is not a plan in JSON.
+    """
+    if source == STDIN:
+        return _steps("stdin", read_stdin())
+    file = read_files([Path(source)])[0]
+    return _steps(source, file.text.encode())
 
 
 def read_stdin() -> bytes:

@@ -79,8 +79,9 @@ def _listen(host: str, port: int) -> socket.socket:
 async def _serve(invocation: Invocation, listening: socket.socket | None) -> None:
     from podium.app import build_server
 
-    async with open_podium(invocation.settings, invocation.environment) as podium:
-        server = build_server(podium.runs, invocation.settings, reads_paths=listening is None)
+    settings, environment = invocation.settings, invocation.environment
+    async with open_podium(settings, environment, takes_over=True) as podium:
+        server = build_server(podium.runs, settings, reads_paths=listening is None)
         async with anyio.create_task_group() as group:
             group.start_soon(_stop_on_signal, podium)
             if listening is None:

@@ -105,6 +105,8 @@ def _text(found: Shown, *, replies: bool) -> list[str]:
         lines.append(f"A step of run {run.parent_id}")
     if request.follow_up:
         lines.append(f"Follows run {request.follow_up}")
+    if run.forked_from:
+        lines.append(f"A fork of run {run.forked_from}")
     lines += _section("Question", request.question)
     lines += [f"  with {file.name}, {count(file.bytes, 'byte')}" for file in request.files]
     for seen in found.rounds:
@@ -166,6 +168,8 @@ def _step(
     ]
     if result.nested_run:
         lines.append(f"  done by run {result.nested_run}")
+    if result.taken_from:
+        lines.append(f"  taken over from run {result.taken_from}, which paid for it")
     if result.prompt in found.prompts:
         lines += _section(f"Prompt of step {number}", found.prompts[result.prompt])
     if replies and result.reply:

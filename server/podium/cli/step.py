@@ -6,8 +6,8 @@ from pathlib import Path
 import anyio
 import click
 
-from podium.cli.ask import WAITS_FOR_USER
-from podium.cli.compose import Podium, open_podium
+from podium.cli.answering import WAITS_FOR_USER
+from podium.cli.compose import open_podium
 from podium.cli.following import check_pool, choose_progress, follow
 from podium.cli.invocation import Invocation, pass_invocation
 from podium.cli.questions import STDIN, read_stdin
@@ -17,6 +17,7 @@ from podium.cli.signals import stoppable
 from podium.cli.wording import as_json, one_line, put, put_json
 from podium.errors import QuestionError, StepError
 from podium.inputs import from_bytes, read_file
+from podium.orchestrator import Orchestrator
 from podium.plan import Access
 from podium.revision import edit_step, run_step
 from podium.trace import Observer, Run, StepResult, Waiting
@@ -134,8 +135,8 @@ async def _step(invocation: Invocation, run_id: str, edit: Edit, quiet: bool) ->
         before = await podium.store.steps(run.run_id)
         outcomes: list[StepResult | Waiting] = []
 
-        async def work(run: Run, observer: Observer) -> None:
-            outcomes.append(await _walk(podium, run, edit, observer))
+        async def work(held: Orchestrator, run: Run, observer: Observer) -> None:
+            outcomes.append(await _walk(held, run, edit, observer))
 
         await follow(podium, run, work, choose_progress(quiet=quiet, brief=True))
         steps = {step.number: step for step in await podium.store.steps(run.run_id)}
@@ -150,12 +151,13 @@ async def _step(invocation: Invocation, run_id: str, edit: Edit, quiet: bool) ->
         )
 
 
-async def _walk(podium: Podium, run: Run, edit: Edit, observer: Observer) -> StepResult | Waiting:
-    orchestrator = podium.orchestrator
+async def _walk(
+    orchestrator: Orchestrator, run: Run, edit: Edit, observer: Observer
+) -> StepResult | Waiting:
     await orchestrator.plan(run, observer)
     if edit.changes and edit.number is not None:
         await edit_step(orchestrator, run, edit.number, edit.changes)
-        run = await podium.store.run(run.run_id)
+        run = await orchestrator.store.run(run.run_id)
     return await run_step(orchestrator, run, edit.number, observer, result=edit.result)
 
 
@@ -197,7 +199,7 @@ def _tell(walked: Walked, *, quiet: bool) -> int:
 
 def _next(walked: Walked) -> str:
     if not walked.left:
-        return f"Every step is done; the answer: podium ask --resume {walked.run_id}"
+        return f"Every step is done; the answer: podium resume {walked.run_id}"
     stale = f" (again: {', '.join(map(str, walked.stale))})" if walked.stale else ""
     left = ", ".join(map(str, walked.left))
     return f"To be done: {left}{stale}; the next: podium step {walked.run_id}"

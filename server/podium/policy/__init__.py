@@ -39,6 +39,12 @@ class State:
         return self.request.rounds - len([found for found in self.rounds if found.plan])
 
     @property
+    def steps_left(self) -> int | None:
+        """Steps that the run may still be given; None means any number."""
+        most = self.request.max_steps
+        return None if most is None else max(0, most - self.next_step)
+
+    @property
     def results(self) -> tuple[StepResult, ...]:
         """Newest results of all steps, by number."""
         return tuple(result for found in self.rounds for result in found.results)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from podium.errors import PlanError, PoolError
 from podium.plan import PODIUM, Accept, Cut, Plan, Proposal, Step
+from podium.plan_grammar import lists_grammar
 from podium.plan_text import parse_plan, plan_schema, render_json, render_lists
 from podium.policy import Ask, State, accept_last
 from podium.policy.examples import examples
@@ -25,6 +26,8 @@ Hosted models may use all that their card allows, since their reasoning counts a
 """
 REPLY_TOKENS = 1500
 """Tokens of the last reply that a later round sees; fewer in a small window."""
+_OWN_DECODING = frozenset({"local", "vllm"})
+"""Kinds of workers whose engines hold a reply to all of a schema, and to a grammar."""
 _ADVICE = 150
 """Tokens kept free for what is said about a plan that could not be used."""
 
@@ -102,17 +105,21 @@ class Conductor:
         self, state: State, card: WorkerCard, names: tuple[str, ...], trial: int
     ) -> ModelSettings:
         """Greedy at first; later tries sample, or they would fail in the same way."""
+        by_json = state.pool.conductor_form == "json"
+        held = card.kind in _OWN_DECODING
         schema = plan_schema(
             names,
             max_steps=self.max_steps,
             may_accept=bool(state.rounds),
-            by_position=card.kind == "local",
+            by_position=held,
         )
+        grammar = lists_grammar(len(names), max_steps=self.max_steps, may_accept=bool(state.rounds))
         return ModelSettings(
             max_output_tokens=_plan_limit(card),
             temperature=0.0 if trial == 0 else 0.8,
             seed=state.seed + trial,
-            response_schema=schema if state.pool.conductor_form == "json" else None,
+            response_schema=schema if by_json else None,
+            grammar=grammar if held and not by_json else None,
         )
 
     def _fallback(self, state: State, refused: list[str]) -> Proposal:
@@ -199,16 +206,16 @@ def _shortened(part: str, text: str, tokens: int) -> tuple[str, tuple[Cut, ...]]
 
 
 def _team_text(state: State) -> str:
+    lists = state.pool.conductor_form == "lists"
     if state.pool.conductor_shows == "ordinals":
-        lists = state.pool.conductor_form == "lists"
         ids = [f"Model id {number}" for number in range(len(team(state)))]
         return "\n".join(ids if lists else [f"- {name}" for name in shown_names(state)])
-    lines = [f"- {card.name}: {card.good_at or card.model}" for card in state.pool.cards]
+    told = [f"{card.name}: {card.good_at or card.model}" for card in state.pool.cards]
     if state.request.depth > 0:
-        lines.append(
-            f"- {PODIUM}: a whole team of its own, for a part that is itself a big question"
-        )
-    return "\n".join(lines)
+        told.append(f"{PODIUM}: a whole team of its own, for a part that is itself a big question")
+    # The three lists name workers by number.
+    marks = [f"Model id {number}:" if lists else "-" for number in range(len(told))]
+    return "\n".join(f"{mark} {line}" for mark, line in zip(marks, told, strict=True))
 
 
 def _renamed(plan: Plan, state: State) -> Plan:

@@ -1,0 +1,81 @@
+"""The grammar that holds decoding of the three lists, in the GBNF notation.
+
+vLLM's and llama.cpp's decoders both take it. What it cannot say is left to the parser, which reads
+every plan after decoding all the same.
+"""
+
+from collections.abc import Iterator, Sequence
+
+LONGEST_PROSE = 800
+"""Characters of reasoning before the lists: some 200 tokens, so that the lists still fit into the
+limit of a plan."""
+SHORTEST_SUBTASK = 8
+LONGEST_SUBTASK = 300
+"""Characters."""
+
+_FIRST = "model_id = ["
+# Prose holds no "_": where a model writes "model_", the lists begin, and nothing but lists can
+# follow. A draft of them inside the prose would use up the room for the real ones. The parser wants
+# the label to begin a word.
+_OPENING = f"""opening ::= ([^_]{{0,{LONGEST_PROSE}}} [ \\n*`#:>(-])? "{_FIRST}\""""
+# A JSON string, which Python reads as the same text.
+_LETTER = r"""letter ::= [^"\\\x00-\x1F\x7F] | "\\" ["\\/nt]"""
+
+
+def lists_grammar(workers: int, *, max_steps: int, may_accept: bool = False) -> str:
+    """A grammar for bounded prose and then the three lists, of equal length.
+
+    *workers* is how many a plan may name, by number from 0. One branch for each length from one
+    to *max_steps*; an access list names earlier steps only, or "all". With *may_accept* there is
+    also the branch of three empty lists.
+    """
+    fewest = 0 if may_accept else 1
+    lengths = range(fewest, max_steps + 1)
+    branches = " | ".join(f"lists-{length}" for length in lengths)
+    rules = [
+        f"root ::= opening ({branches})",
+        *(_lists(length, may_accept=may_accept) for length in lengths),
+        "worker ::= " + _one_of([str(number) for number in range(workers)]),
+        f'subtask ::= "\\"" letter{{{SHORTEST_SUBTASK},{LONGEST_SUBTASK}}} "\\""',
+        *_access_rules(max_steps, may_accept=may_accept),
+        _OPENING,
+        _LETTER,
+    ]
+    return "\n".join(rules) + "\n"
+
+
+def _lists(length: int, *, may_accept: bool) -> str:
+    """The branch for plans of *length* steps."""
+    access = [_access_name(number, may_accept=may_accept) for number in range(length)]
+    parts = (
+        _items(["worker"] * length),
+        '"\\nsubtasks = ["',
+        _items(["subtask"] * length),
+        '"\\naccess_list = ["',
+        _items(access),
+    )
+    return f"lists-{length} ::= " + " ".join(parts)
+
+
+def _items(items: Sequence[str]) -> str:
+    return ' ", " '.join([*items]) + ' "]"'
+
+
+def _access_name(number: int, *, may_accept: bool) -> str:
+    """The rule for the access of the step at a place; the first of a plan reads nothing."""
+    return f"access-{number}" if number or may_accept else '"[]"'
+
+
+def _access_rules(max_steps: int, *, may_accept: bool) -> Iterator[str]:
+    everything = r'"\"all\"" | "[\"all\"]"'
+    if may_accept:  # of the rounds before, which have no numbers here
+        yield f'access-0 ::= "[]" | {everything}'
+    for number in range(1, max_steps):
+        earlier = _one_of([str(read) for read in range(number)])
+        more = f' (", " earlier-{number}){{0,{number - 1}}}' if number > 1 else ""
+        yield f'access-{number} ::= "[]" | {everything} | "[" earlier-{number}{more} "]"'
+        yield f"earlier-{number} ::= {earlier}"
+
+
+def _one_of(words: Sequence[str]) -> str:
+    return " | ".join(f'"{word}"' for word in words)
