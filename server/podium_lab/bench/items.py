@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from podium_lab.bench.scoring import last_number
+
 Kind = Literal["fact", "words", "code"]
 CODE_TIMEOUT_S = 10
 
@@ -31,7 +33,7 @@ class Item:
         if self.kind == "fact":
             return re.search(self.expected, answer, re.IGNORECASE) is not None
         if self.kind == "words":
-            return _last_number(answer) == self.expected
+            return last_number(answer) == self.expected
         return _passes(_code(answer), self.expected)
 
 
@@ -94,15 +96,6 @@ ITEMS: Sequence[Item] = (
     ),
 )  # fmt: skip
 """Written for this benchmark; the conductor's examples are other questions."""
-
-
-def _last_number(answer: str) -> str:
-    """The last number of a text, without thousands separators and empty decimals."""
-    found = re.findall(r"\d[\d,]*(?:\.\d+)?", answer)
-    if not found:
-        return ""
-    value = float(found[-1].replace(",", ""))
-    return str(int(value)) if value == int(value) else str(value)
 
 
 def _code(answer: str) -> str:

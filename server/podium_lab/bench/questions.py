@@ -20,9 +20,10 @@ from pydantic import JsonValue
 
 from podium.cli.compose import Podium, open_podium
 from podium.config import load_settings
-from podium.trace import RunRequest, ignore
-from podium.views import RunView, view
+from podium.trace import RunRequest
+from podium.views import RunView
 from podium_lab.bench.items import ITEMS, Item
+from podium_lab.bench.live import ask
 from podium_workers.worker import Frozen
 
 
@@ -48,9 +49,7 @@ class Result(Frozen):
 async def run_item(podium: Podium, item: Item, strategy: str, rounds: int) -> Result:
     """Ask one question and judge the answer."""
     request = RunRequest(question=item.question, strategy=strategy, rounds=rounds)
-    run = await podium.orchestrator.create(request, principal="bench")
-    run = await podium.orchestrator.answer(run, ignore)
-    seen = await view(podium.store, run, reply_characters=100_000)
+    seen = await ask(podium, request)
     first = _first_reply(seen)
     return Result(
         item=item.name,

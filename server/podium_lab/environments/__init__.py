@@ -1,0 +1,1 @@
+"""Makes environments for tools whose requirements clash with Podium's own."""
