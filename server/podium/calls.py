@@ -19,8 +19,13 @@ from podium.errors import LeaseLostError, LimitError
 from podium.store import Store, text_hash
 from podium.tokens import estimate_tokens
 from podium.trace import CallRecord, Failure
-from podium_workers.errors import EmptyReplyError, SlowReplyError, WorkerError
-from podium_workers.retry import reply_with_retry, roomier
+from podium_workers.errors import (
+    EmptyReplyError,
+    RateLimitedError,
+    SlowReplyError,
+    WorkerError,
+)
+from podium_workers.retry import LONGEST_WAIT_S, reply_with_retry, roomier
 from podium_workers.worker import (
     ATTACHED_TO,
     ModelSettings,
@@ -185,7 +190,8 @@ class Caller:
 
     def _bound(self, card: WorkerCard, prompt: Prompt, accounts: Sequence[Account]) -> int:
         """Tokens that the prompt has at most; 0 where that does not matter."""
-        if not accounts and (card.price is None or card.price.is_free):
+        unpriced = card.price is None or card.price.is_free
+        if not accounts and unpriced and card.rates is None:
             return 0
         estimate = sum(estimate_tokens(message.text) for message in prompt.messages)
         characters = sum(len(message.text) for message in prompt.messages)
@@ -255,6 +261,7 @@ class LedgerCall:
             started_at=time.time(),
         )
         store = self.caller.store
+        await self._take_turn()
         async with self.caller.attempt():
             attempt = LedgerAttempt(store, self.card, record, anyio.current_time())
             try:
@@ -267,12 +274,41 @@ class LedgerCall:
                 yield attempt
             except WorkerError as error:
                 await attempt.end("failed", failure(self.card.name, error))
+                await self._stay_away(error)
                 raise
             except (LimitError, LeaseLostError):  # nothing was stored, and nothing sent
                 attempt.forget()
                 raise
             finally:
                 await attempt.end("stopped")
+                await self._give_back(attempt)
+
+    async def _take_turn(self) -> None:
+        """Wait until the worker's account may be asked again.
+
+        Raises:
+            RateLimitedError: that takes too long; another worker may be free.
+        """
+        rates = self.card.rates
+        while rates and (wait := await self.caller.store.take_turn(rates, sum(self.most))):
+            if wait > LONGEST_WAIT_S or anyio.current_time() + wait >= self.deadline:
+                raise RateLimitedError(
+                    f"The account of {self.card.name!r} may be asked again in {wait:.0f} s only.",
+                    retry_after_s=wait,
+                )
+            await anyio.sleep(wait)
+
+    async def _stay_away(self, error: WorkerError) -> None:
+        """Keep every process from an account whose provider asks for some time."""
+        if self.card.rates and isinstance(error, RateLimitedError) and error.retry_after_s:
+            await self.caller.store.stay_away(self.card.rates.account, error.retry_after_s)
+
+    async def _give_back(self, attempt: "LedgerAttempt") -> None:
+        rates = self.card.rates
+        if rates and rates.tokens_per_minute and attempt.tokens is not None:
+            with anyio.CancelScope(shield=True):
+                unused = sum(self.most) - attempt.tokens
+                await self.caller.store.give_back_turn(rates, unused)
 
     def _worst(self, request: Mapping[str, JsonValue]) -> Amount:
         """What an attempt takes at most; a worker may say what it has added to the prompt."""
@@ -292,6 +328,12 @@ class LedgerAttempt:
         self._record = record
         self._started = started
         self._open = True
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens that it has taken; None when that is unknown."""
+        usage = self._record.usage
+        return None if usage.cost_usd is None else usage.input_tokens + usage.output_tokens
 
     async def sent(self, request_id: str) -> None:
         await self._save(request_id=request_id)

@@ -27,6 +27,11 @@ LASTING = frozenset({"authentication", "out_of_credit", "unknown_model", "model_
 """Codes of failures that will not mend during a run: such a worker is not asked again."""
 
 
+MOST_FAILURES = 3
+"""Steps of one run on which a worker may fail before it is not asked any more."""
+_WORN_OUT = "worn_out"
+
+
 @dataclass(frozen=True)
 class NestedAnswer:
     """What a nested run gave."""
@@ -196,8 +201,21 @@ class Execution:
     def _passed_over(self, name: str) -> Failure | None:
         """Why a worker is not even asked: it is broken, or the pool has changed since the plan."""
         if name in (PODIUM, *self.pool.names):
-            return self.broken.get(name)
+            return self.broken.get(name) or self._worn_out(name)
         return Failure(worker=name, code="pool", message="It is not in the pool any more.")
+
+    def _worn_out(self, name: str) -> Failure | None:
+        """Why a worker that has failed again and again is not asked any more in this run."""
+        failed = [
+            found
+            for result in self.done.values()
+            for found in result.failures
+            if found.worker == name and found.code != _WORN_OUT and result.status != "stale"
+        ]
+        if len(failed) < MOST_FAILURES:
+            return None
+        text = f"It has failed {len(failed)} times in this run, the last time: {failed[-1].message}"
+        return Failure(worker=name, code=_WORN_OUT, message=text)
 
     async def _by(self, name: str, blank: StepResult, failures: tuple[Failure, ...]) -> StepResult:
         worker = None if name == PODIUM else self.pool.get(name)

@@ -157,11 +157,17 @@ CREATE TABLE reservations (
     kept INTEGER NOT NULL        -- whether the call broke off, so that nobody will ever know
 ) STRICT;
 CREATE INDEX reservations_by_scope ON reservations (scope, nano_usd);
+
+-- From when on an account may be asked again: its requests, its tokens, or all that it has.
+CREATE TABLE turns (
+    name TEXT PRIMARY KEY,
+    ready_at REAL NOT NULL
+) STRICT;
 """
 
 
 def m002_leases_and_budgets(db: "Database") -> None:
-    """Fenced leases, stopping across processes, attaching to the same request, budgets."""
+    """Fenced leases, stopping across processes, attaching to the same request, limits."""
     db.executescript(_LEASES_AND_BUDGETS)
 
 

@@ -19,7 +19,7 @@ from typing import TypeVar
 import anyio
 import anyio.to_thread
 
-from podium import accounts, database, leases, queries, rows, search
+from podium import accounts, database, leases, queries, rows, search, turns
 from podium.budget import Account, Amount
 from podium.database import MEMORY, Row, Value, execute, insert, update, upsert
 from podium.errors import StoreError
@@ -30,7 +30,7 @@ from podium.queries import Filter, SearchHit, WorkerHistory
 from podium.reader import FileReader, Reader
 from podium.trace import CallRecord, Round, Run, RunStatus, RunSummary, StepResult
 from podium.writer import Writer, open_writer
-from podium_workers.worker import Usage
+from podium_workers.worker import RateLimits, Usage
 
 T = TypeVar("T")
 Clock = Callable[[], float]
@@ -226,6 +226,26 @@ class Store:
         def write(connection: sqlite3.Connection) -> None:
             rows.put_texts(connection, texts)
             accounts.settle(connection, record, self._clock())
+
+        await self.writer.do(write)
+
+    async def take_turn(self, limits: RateLimits, tokens: int) -> float:
+        """Take an account's turn for a request of so many tokens; else the seconds until it is."""
+
+        def write(connection: sqlite3.Connection) -> float:
+            return turns.take(connection, limits, tokens, self._clock())
+
+        return await self.writer.do(write)
+
+    async def give_back_turn(self, limits: RateLimits, tokens: int) -> None:
+        """Give back tokens that a request was given and has not used."""
+        await self.writer.do(partial(turns.give_back, limits=limits, tokens=tokens))
+
+    async def stay_away(self, account: str, seconds: float) -> None:
+        """Let no process ask an account for so long."""
+
+        def write(connection: sqlite3.Connection) -> None:
+            turns.stay_away(connection, account, self._clock() + seconds)
 
         await self.writer.do(write)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from podium_lab.bench.durable.paying import Told
-from podium_lab.bench.stops import Ended, closing_times, late_calls
+from podium_lab.bench.stops import Ended, closing_times
 
 
 @pytest.mark.skipif(not Path("/dev/fd").exists(), reason="descriptors cannot be counted here")
@@ -34,7 +34,6 @@ def test_a_connection_that_was_never_closed_is_seen() -> None:
     ]
 
     assert closing_times(ended, told) == [0.25, None]
-    assert late_calls(ended, told) == 1
 
 
 def _call(number: int, **events: float) -> list[Told]:

@@ -22,7 +22,7 @@ from podium_workers.wire import (
     is_openai,
     scrub,
 )
-from podium_workers.worker import Frozen, LongPrice, Price, WorkerCard
+from podium_workers.worker import Frozen, LongPrice, Price, RateLimits, WorkerCard
 
 if TYPE_CHECKING:
     from podium_workers.prices import PriceTable
@@ -108,6 +108,12 @@ class HostedEntry(_ModelEntry):
     idle_s: float = Field(default=TimeLimits().idle_s, gt=0)
     """Seconds of silence after them."""
 
+    account: str | None = Field(default=None, min_length=1)
+    """Workers with the same account share its limits; the address, key and model when not given."""
+    requests_per_minute: int | None = Field(default=None, ge=1)
+    tokens_per_minute: int | None = Field(default=None, ge=1)
+    """What the account allows; every Podium process on this machine keeps to it."""
+
     @field_validator("api_key_env")
     @classmethod
     def _is_a_name(cls, variable: str | None) -> str | None:
@@ -169,6 +175,19 @@ class HostedEntry(_ModelEntry):
             good_at=self.good_at,
             role=self.role,
             parallel=self.parallel,
+            rates=None if where == "local" and not self._has_rates else self._rates(url),
+        )
+
+    @property
+    def _has_rates(self) -> bool:
+        return self.requests_per_minute is not None or self.tokens_per_minute is not None
+
+    def _rates(self, url: str) -> RateLimits:
+        of_its_own = f"{urlsplit(url).hostname} {self.api_key_env or ''} {self.model}"
+        return RateLimits(
+            account=self.account or of_its_own,
+            requests_per_minute=self.requests_per_minute,
+            tokens_per_minute=self.tokens_per_minute,
         )
 
 

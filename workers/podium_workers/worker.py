@@ -153,6 +153,16 @@ class ModelSettings(Frozen):
     only, and in place of a schema. Others leave it out, so the reply has to be read with care."""
 
 
+class RateLimits(Frozen):
+    """What an account at a provider allows; workers of one account share it."""
+
+    account: str
+    """Names the account without any secret."""
+    requests_per_minute: int | None = Field(default=None, ge=1)
+    tokens_per_minute: int | None = Field(default=None, ge=1)
+    """Of prompts and replies together."""
+
+
 class WorkerCard(Frozen):
     """What is known of a worker: shown to the conductor, to users and in receipts."""
 
@@ -178,6 +188,8 @@ class WorkerCard(Frozen):
     """Standing instructions, sent as the system message of every prompt."""
     parallel: int = Field(default=4, ge=1)
     """Calls at the same time."""
+    rates: RateLimits | None = None
+    """What its account allows, where it has one."""
 
     def priced(
         self, usage: Usage, *, written_tokens: int = 0, written_long_tokens: int = 0

@@ -15,7 +15,7 @@ import random
 import sqlite3
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +29,8 @@ from pydantic import JsonValue
 from podium.app import build_server
 from podium.config import OnDisconnect, Settings
 from podium.runs import LEASE_S, Runs
-from podium.trace import RunStatus
+from podium.store import Store
+from podium.trace import RunSummary
 from podium_lab.bench.durable.paying import Paid, Told, open_provider
 from podium_lab.bench.durable.served import http_server, open_parts, settings_in, write_pool
 from podium_workers.worker import Frozen
@@ -50,11 +51,6 @@ class Amount(Frozen):
     """Clients that are cut off; every other one at a server that stops the runs of such."""
     at_once: int = 10
     delay_s: float = 0.15
-
-    @property
-    def run_s(self) -> float:
-        """How long a run takes at least."""
-        return PARTS * self.delay_s
 
 
 class Left(Frozen):
@@ -100,7 +96,7 @@ class Found(Frozen):
     late_calls: int
     """Calls that were begun after their run had been stopped: there must be none."""
     unheeded: int
-    """Runs that went on though their client was gone and that was to stop them."""
+    """Calls begun a second after a client was gone, where that is to stop its run: none."""
     left: dict[str, int]
 
     @property
@@ -133,15 +129,36 @@ class _Bench:
     urls: dict[OnDisconnect, str] = field(default_factory=dict[OnDisconnect, str])
     ended: list[Ended] = field(default_factory=list[Ended])
     cut: list[Ended] = field(default_factory=list[Ended])
+    _awaited: dict[tuple[str, str, int], anyio.Event] = field(
+        default_factory=dict[tuple[str, str, int], anyio.Event]
+    )
 
-    def moment(self) -> float:
-        """Seconds into a run, or a little past its end."""
-        return self.chance.random() * self.amount.run_s * 1.2
+    def heed(self, told: Told) -> None:
+        """Set the event that waits for what is told."""
+        if reached := self._awaited.get((told.question, told.kind, told.part)):
+            reached.set()
+
+    def moment(self, name: str) -> Callable[[], Awaitable[None]]:
+        """Something to wait for: a random moment of a run that is about to be asked for.
+
+        It is found by what the run does, so that it is as random on a busy machine.
+        """
+        offset_s = self.chance.random() * self.amount.delay_s
+        kind, part = self.chance.choice(("", "begun", "paid")), self.chance.randrange(PARTS)
+        reached = self._awaited[name, kind, part] = anyio.Event()
+
+        async def wait() -> None:
+            with anyio.move_on_after(SETTLE_S if kind else 0):
+                await reached.wait()
+            await anyio.sleep(offset_s)
+
+        return wait
 
     async def stop_one(self, client: Client, name: str) -> None:
         """Begin a run, wait, and stop it."""
+        moment = self.moment(name)
         asked = await client.call_tool("orchestrate", asking(name) | {"max_wait_s": 0.01})
-        await anyio.sleep(self.moment())
+        await moment()
         asked_at = time.time()
         content = asked.structured_content
         assert content is not None, asked.content
@@ -151,14 +168,20 @@ class _Bench:
 
     async def cut_one(self, name: str, how: OnDisconnect) -> None:
         """Ask over a connection that is dropped in the middle of the call."""
-        answered = False
-        async with Client(self.urls[how]) as client:
-            after = self.moment()
-            asked_at = time.time() + after
-            with anyio.move_on_after(after):
-                result = await client.call_tool("orchestrate", asking(name))
-                answered = not result.is_error
-        if not answered:
+        answered = anyio.Event()
+
+        async def ask(client: Client) -> None:
+            result = await client.call_tool("orchestrate", asking(name))
+            assert not result.is_error, result.content
+            answered.set()
+
+        moment, asked_at = self.moment(name), time.time()
+        async with Client(self.urls[how]) as client, anyio.create_task_group() as group:
+            group.start_soon(ask, client)
+            await moment()
+            asked_at = time.time()
+            group.cancel_scope.cancel()
+        if not answered.is_set():
             gone = Ended(question=name, how=how, asked_at=asked_at, done_at=time.time())
             self.cut.append(gone)
 
@@ -254,6 +277,7 @@ async def _open_bench(amount: Amount, seed: int, folder: Path) -> AsyncGenerator
                 http_server(runs, settings.model_copy(update={"on_disconnect": how}))
                 for how in ways
             ]
+            provider.watchers.append(bench.heed)
             for how, server in zip(ways, servers, strict=True):
                 bench.urls[how] = await group.start(_serve, server)
             yield bench
@@ -278,9 +302,11 @@ async def _memory_client(bench: _Bench) -> AsyncGenerator[Client]:
 
 
 async def _found(bench: _Bench, left: dict[str, int], wall_s: float) -> Found:
-    statuses = await _statuses(bench)
+    runs = await _runs(bench)
+    statuses = {name: run.status for name, run in runs.items()}
     stopped = [it for it in bench.ended if statuses.get(it.question) == "stopped"]
-    heeded = [it for it in bench.cut if it.how == "stop"]
+    heeded = [it for it in bench.cut if it.how == "stop" and it.question in runs]
+    store = bench.runs.store
     told = bench.provider.told
     closed = [s for it in stopped for s in closing_times(it, told)]
     cut = [s for it in heeded for s in closing_times(it, told)]
@@ -297,16 +323,26 @@ async def _found(bench: _Bench, left: dict[str, int], wall_s: float) -> Found:
         closed_worst_s=round(max(finite, default=0.0), 3),
         cut_worst_s=round(max((s for s in cut if s is not None), default=0.0), 3),
         never_closed=[*closed, *cut].count(None),
-        late_calls=sum(late_calls(it, told) for it in stopped),
-        unheeded=sum(statuses.get(it.question) == "finished" for it in heeded),
+        late_calls=sum(
+            [await _calls_after(it.done_at, runs[it.question], store) for it in stopped]
+        ),
+        unheeded=sum(
+            [await _calls_after(it.asked_at + 1, runs[it.question], store) for it in heeded]
+        ),
         left=left,
     )
 
 
-async def _statuses(bench: _Bench) -> dict[str, RunStatus]:
+async def _runs(bench: _Bench) -> dict[str, RunSummary]:
+    """The runs by the names of their questions."""
     amount = bench.amount
     found = await bench.runs.store.summaries(limit=amount.stops + amount.cuts + 2)
-    return {it.question.split("[")[1].split("]")[0]: it.status for it in found}
+    return {it.question.split("[")[1].split("]")[0]: it for it in found}
+
+
+async def _calls_after(moment: float, run: RunSummary, store: Store) -> int:
+    """Calls of a run that were begun after that moment."""
+    return sum(call.started_at > moment for call in await store.calls(run.run_id))
 
 
 def closing_times(ended: Ended, told: Sequence[Told]) -> list[float | None]:
@@ -316,12 +352,6 @@ def closing_times(ended: Ended, told: Sequence[Told]) -> list[float | None]:
     over = {it.call: it.at for it in mine if it.kind in ("gone", "taken")}
     open_then = {call for call in begun if over.get(call, ended.asked_at) >= ended.asked_at}
     return [over[call] - ended.asked_at if call in over else None for call in sorted(open_then)]
-
-
-def late_calls(ended: Ended, told: Sequence[Told]) -> int:
-    """Calls that were begun after a run was said to be stopped."""
-    mine = [it for it in told if it.question == ended.question and it.kind == "begun"]
-    return sum(it.at > ended.done_at for it in mine)
 
 
 def table(found: Found) -> Iterator[str]:
@@ -340,7 +370,7 @@ def table(found: Found) -> Iterator[str]:
     yield f"| the same after a client was cut off | worst {found.cut_worst_s * 1000:.0f} ms |"
     yield f"| never closed | {found.never_closed} |"
     yield f"| calls begun after a stop | {found.late_calls} |"
-    yield f"| runs that went on against `on_disconnect = stop` | {found.unheeded} |"
+    yield f"| calls begun a second after a client was cut off, `on_disconnect = stop` | {found.unheeded} |"
     for name, count in found.left.items():
         yield f"| {name.replace('_', ' ')} | {count} |"
     yield f"| wall | {found.wall_s:.0f} s |"

@@ -13,19 +13,17 @@ import argparse
 import json
 import os
 import signal
-import statistics
 import sys
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
 
 import anyio
 import httpx2
-from pydantic import JsonValue, TypeAdapter
+from pydantic import JsonValue
 
 from podium.config import Settings, load_settings
 from podium.errors import PlanError
@@ -34,7 +32,17 @@ from podium.policy import State
 from podium.policy.conductor import Conductor
 from podium.scanning import find_plan
 from podium.trace import RunRequest
-from podium_lab.environments.vllm import make, model_folder
+from podium_lab.bench.vllm_results import (
+    FORMS,
+    Fault,
+    Form,
+    Result,
+    Speed,
+    Written,
+    read,
+    tables,
+)
+from podium_lab.environments.vllm import default_folder, make, model_folder
 from podium_workers.engine.client import EngineSettings, open_engine
 from podium_workers.engine.state import VllmAddress
 from podium_workers.errors import WorkerError
@@ -43,16 +51,16 @@ from podium_workers.pool import Pool, open_pool
 from podium_workers.retry import reply_with_retry
 from podium_workers.vllm import VllmWorker
 from podium_workers.wire import entries
-from podium_workers.worker import Frozen, ModelSettings, Prompt, Reply, Usage
+from podium_workers.worker import ModelSettings, Prompt, Reply, Usage
 
-Form = Literal["json", "lists"]
-FORMS: tuple[Form, ...] = ("json", "lists")
 TOGETHER = 8
 """Calls at the same time."""
 PASSES = 3
 FENCE = "5f0c9a3e7b1d"
-TIMED = 16
-"""Plans that are written again, by turns, to compare speeds."""
+TIMED = 8
+"""Plans that are written by turns to compare speeds."""
+TIMED_TOKENS = 96
+"""Tokens at most of each of those."""
 CONDUCTOR = "conductor"
 ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
@@ -61,51 +69,6 @@ ENVIRONMENT = {
     # Not bound to one processor, which others may be using.
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
 }
-
-
-class Written(Frozen):
-    """One plan as it was written."""
-
-    kind: Literal["plan"] = "plan"
-    model: str
-    form: Form
-    question: str
-    text: str
-    readable: bool
-    """Whether a plan was found in the text."""
-    fault: str
-    """The rule that it breaks; empty for a valid plan."""
-    steps: int
-    cut_off: bool
-    seconds: float
-    input_tokens: int
-    cached_tokens: int
-    output_tokens: int
-
-
-class Speed(Frozen):
-    """The same prompts once more, through Podium's worker or by plain HTTP."""
-
-    kind: Literal["speed"] = "speed"
-    model: str
-    form: Form
-    by: Literal["podium", "http"]
-    seconds: float
-    output_tokens: int
-
-
-class Fault(Frozen):
-    """How long something took that went wrong on purpose."""
-
-    kind: Literal["fault"] = "fault"
-    model: str
-    what: str
-    seconds: float
-    seen: str
-
-
-Result = Written | Speed | Fault
-_RESULT: TypeAdapter[Result] = TypeAdapter(Result)
 
 
 @dataclass
@@ -133,12 +96,12 @@ class Noted:
 
 @dataclass(frozen=True)
 class Asked:
-    """A request for a plan, and its reply."""
+    """A wish for a plan."""
 
     prompt: Prompt
     settings: ModelSettings
-    request: Mapping[str, JsonValue]
-    reply: Reply
+    request: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    """As it went out, without the messages; once it has."""
 
 
 @dataclass(frozen=True)
@@ -159,20 +122,21 @@ class Bench:
         with self.out.open("a", encoding="utf-8") as file:
             file.write(result.model_dump_json() + "\n")
 
-    async def write(self, form: Form, question: str) -> Asked:
-        """Have one plan written, at the first try."""
+    async def asked_for(self, form: Form, question: str) -> Asked:
+        """What the conductor asks for a plan with, at its first try."""
         pool = replace(self.pool, conductor_form=form)
         state = State(RunRequest(question=question), pool, fence=FENCE, seed=0)
         asked: list[Asked] = []
 
         async def ask(name: str, prompt: Prompt, settings: ModelSettings) -> Reply:
-            call = Noted()
-            reply = await reply_with_retry(pool.get(name), prompt, settings, call)
-            asked.append(Asked(prompt, settings, call.request, reply))
-            return reply
+            asked.append(Asked(prompt, settings))
+            return Reply(text="none", usage=Usage(), model=name)
 
         await Conductor(tries=1).propose(state, ask)
         return asked[0]
+
+    async def reply(self, asked: Asked) -> Reply:
+        return await reply_with_retry(self.worker, asked.prompt, asked.settings, Noted())
 
 
 def questions() -> tuple[str, ...]:
@@ -217,12 +181,14 @@ async def measure(
     ) as pool:
         bench = Bench(model, pool, out)
         _say(await bench.worker.start())
-        asked = {form: await plans(bench, form, questions()[:count]) for form in forms}
-        if "speed" in what:
-            for form in forms:
-                await speed(bench, form, asked[form][:TIMED])
+        for form in forms:
+            asked = [await bench.asked_for(form, it) for it in questions()[:count]]
+            if "plans" in what:
+                await plans(bench, form, asked)
+            if "speed" in what:
+                await speed(bench, form, asked[:TIMED])
         if "faults" in what:
-            await faults(bench, asked[forms[-1]][0])
+            await faults(bench, await bench.asked_for("lists", questions()[0]))
         engine = EngineSettings(state_dir=settings.state_dir, memory_limit_bytes=memory)
         async with open_engine(engine) as running:
             await running.stop_vllm()
@@ -230,31 +196,27 @@ async def measure(
 
 def make_or_find(settings: Settings) -> Path:
     """The interpreter of vLLM's environment, which is made where there is none."""
-    from podium_lab.environments.vllm import default_folder
-
     return make(default_folder(settings.models_dir), cpu=True)
 
 
-async def plans(bench: Bench, form: Form, asked: Sequence[str]) -> list[Asked]:
-    """Have a plan written for each question, and note what it is worth."""
-    done: dict[str, Asked] = {}
+async def plans(bench: Bench, form: Form, asked: Sequence[Asked]) -> None:
+    """Have all plans written, and note what each is worth."""
     limiter = anyio.CapacityLimiter(TOGETHER)
 
-    async def write(question: str) -> None:
+    async def write(question: str, it: Asked) -> None:
         async with limiter:
             began = time.perf_counter()
-            done[question] = await bench.write(form, question)
-            bench.note(_judged(bench, form, question, done[question], time.perf_counter() - began))
+            reply = await bench.reply(it)
+            bench.note(_judged(bench, form, question, reply, time.perf_counter() - began))
 
     async with anyio.create_task_group() as tasks:
-        for question in asked:
-            tasks.start_soon(write, question)
-    _say(f"{bench.model}: {len(done)} plans as {form}")
-    return [done[question] for question in asked]
+        for question, it in zip(questions(), asked, strict=False):
+            tasks.start_soon(write, question, it)
+    _say(f"{bench.model}: {len(asked)} plans as {form}")
 
 
-def _judged(bench: Bench, form: Form, question: str, asked: Asked, seconds: float) -> Written:
-    reply, fault, steps = asked.reply, "", 0
+def _judged(bench: Bench, form: Form, question: str, reply: Reply, seconds: float) -> Written:
+    fault, steps = "", 0
     try:
         find_plan(reply.text)
         readable = True
@@ -282,7 +244,8 @@ def _judged(bench: Bench, form: Form, question: str, asked: Asked, seconds: floa
 
 
 async def speed(bench: Bench, form: Form, asked: Sequence[Asked]) -> None:
-    """The same prompts again, by turns through the worker and by plain HTTP, all in one batch."""
+    """The same prompts by turns through the worker and by plain HTTP, after once unmeasured."""
+    asked = [await _sent(bench, it) for it in asked]
     async with bench.worker.served() as address, _http() as http:
         for _ in range(PASSES):
             for by in ("http", "podium"):
@@ -297,6 +260,14 @@ async def speed(bench: Bench, form: Form, asked: Sequence[Asked]) -> None:
                         output_tokens=made,
                     )
                 )
+
+
+async def _sent(bench: Bench, asked: Asked) -> Asked:
+    """*asked*, cut to a length that all passes share, and the request that it makes."""
+    settings = asked.settings.model_copy(update={"max_output_tokens": TIMED_TOKENS})
+    call = Noted()
+    await bench.worker.reply(asked.prompt, settings, call)
+    return Asked(asked.prompt, settings, call.request)
 
 
 async def _pass(
@@ -395,58 +366,6 @@ async def _until_running(http: httpx2.AsyncClient, address: VllmAddress, number:
         if sum(float(line.rpartition(" ")[2]) for line in lines) == number:
             return
         await anyio.sleep(0.02)
-
-
-def read(path: Path) -> tuple[Result, ...]:
-    """The results of a file."""
-    return tuple(_RESULT.validate_json(it) for it in path.read_text(encoding="utf-8").splitlines())
-
-
-def tables(results: Sequence[Result]) -> Iterator[str]:
-    """Markdown: plans, speed, faults."""
-    written = [it for it in results if isinstance(it, Written)]
-    yield "| model | form | plans | found | valid | cut off | steps | tokens a plan | cached |"
-    yield "|---|---|---|---|---|---|---|---|---|"
-    for model, form in dict.fromkeys((it.model, it.form) for it in written):
-        yield _row([it for it in written if (it.model, it.form) == (model, form)])
-    yield ""
-    speeds = [it for it in results if isinstance(it, Speed)]
-    if speeds:
-        yield "| model | form | plain HTTP, tokens/s | Podium, tokens/s | Podium / plain |"
-        yield "|---|---|---|---|---|"
-    for model, form in dict.fromkeys((it.model, it.form) for it in speeds):
-        yield _speeds([it for it in speeds if (it.model, it.form) == (model, form)])
-    yield ""
-    for it in results:
-        if isinstance(it, Fault):
-            yield f"- {it.model}, {it.what}: {it.seconds:.2f} s; {it.seen}"
-
-
-def _row(plans: Sequence[Written]) -> str:
-    steps = ", ".join(str(sum(it.steps == n for it in plans)) for n in range(1, 6))
-    tokens = statistics.mean(it.output_tokens for it in plans)
-    cached = sum(it.cached_tokens for it in plans) / sum(it.input_tokens for it in plans)
-    faults = sorted({it.fault for it in plans if it.fault})
-    cells = (
-        plans[0].model,
-        plans[0].form,
-        len(plans),
-        sum(it.readable for it in plans),
-        f"{sum(not it.fault for it in plans)}" + (f" ({', '.join(faults)})" if faults else ""),
-        sum(it.cut_off for it in plans),
-        steps,
-        f"{tokens:.0f}",
-        f"{cached:.0%}",
-    )
-    return f"| {' | '.join(map(str, cells))} |"
-
-
-def _speeds(speeds: Sequence[Speed]) -> str:
-    def rate(by: str) -> float:
-        return statistics.median(it.output_tokens / it.seconds for it in speeds if it.by == by)
-
-    plain, own = rate("http"), rate("podium")
-    return f"| {speeds[0].model} | {speeds[0].form} | {plain:.1f} | {own:.1f} | {own / plain:.3f} |"
 
 
 def _say(text: str) -> None:
