@@ -14,16 +14,13 @@ from tests.flow.client import data
 
 from podium.store import Store, open_store
 from podium.trace import Run
+from podium_lab.bench.durable.asking import asking
 from podium_lab.bench.durable.paying import Paid, Told, open_provider
 from podium_lab.bench.durable.served import Server, write_pool
 
 BOUND_S = 120
 LEASE_S = 1.0
 DELAY_S = 0.3
-PLAN: list[JsonValue] = [
-    {"worker": "solver", "subtask": "Do part 0.", "access": []},
-    {"worker": "solver", "subtask": "Do part 1.", "access": [0]},
-]
 
 
 @dataclass(frozen=True)
@@ -37,11 +34,9 @@ class Pair:
 
     async def ask(self, name: str) -> str:
         """Ask the left server; the run's id."""
-        asking: dict[str, JsonValue] = {
-            "question": f"Work on [{name}].", "plan": PLAN, "max_wait_s": 0.01,
-        }  # fmt: skip
+        arguments = asking(name, 2) | {"max_wait_s": 0.01}
         async with Client(self.left.url) as client:
-            return str(data(await client.call_tool("orchestrate", asking))["run_id"])
+            return str(data(await client.call_tool("orchestrate", arguments))["run_id"])
 
     async def until(self, holds: Callable[[], Awaitable[bool]]) -> None:
         """Wait for something that another process does."""

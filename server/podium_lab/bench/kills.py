@@ -9,7 +9,6 @@ Two server processes share a ledger; a provider in a process of its own says wha
 import argparse
 import json
 import random
-import re
 import signal
 import tempfile
 import time
@@ -26,6 +25,7 @@ from pydantic import JsonValue
 
 from podium.store import Store, open_store
 from podium.verify import verify
+from podium_lab.bench.durable.asking import asking, name_in
 from podium_lab.bench.durable.paying import Paid, Told, open_provider
 from podium_lab.bench.durable.served import Server, write_pool
 from podium_workers.worker import Frozen
@@ -234,14 +234,7 @@ async def ask(server: Server, names: Sequence[str], parts: int) -> None:
 
 
 async def _ask(client: Client, name: str, parts: int) -> None:
-    plan: list[JsonValue] = [
-        {"worker": "solver", "subtask": f"Do part {part}.", "access": [part - 1] if part else []}
-        for part in range(parts)
-    ]
-    arguments: dict[str, JsonValue] = {
-        "question": f"Work on [{name}].", "plan": plan, "max_wait_s": 0.05,
-    }  # fmt: skip
-    result = await client.call_tool("orchestrate", arguments)
+    result = await client.call_tool("orchestrate", asking(name, parts) | {"max_wait_s": 0.05})
     assert not result.is_error, result.content
 
 
@@ -297,14 +290,12 @@ async def _record(store: Store) -> dict[tuple[str, int], Recorded]:
     """What the ledger has of each part of each question."""
     found: dict[tuple[str, int], Recorded] = {}
     for run in await store.summaries(limit=1000):
-        named = re.search(r"\[(\w+)\]", run.question)
         calls = await store.calls(run.run_id)
         for part in {call.step for call in calls if call.step is not None}:
             mine = [call for call in calls if call.step == part]
             texts = [await store.text(call.reply) for call in mine if call.reply]
             replies = tuple(int(text.rstrip(".").rsplit(" ", 1)[1]) for text in texts)
-            name = named[1] if named else ""
-            found[name, part] = Recorded(calls=len(mine), replies=replies)
+            found[name_in(run.question), part] = Recorded(calls=len(mine), replies=replies)
     return found
 
 

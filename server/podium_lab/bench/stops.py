@@ -15,7 +15,7 @@ import random
 import sqlite3
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,13 +24,13 @@ from socket import create_server
 import anyio
 import uvicorn
 from mcp import Client
-from pydantic import JsonValue
 
 from podium.app import build_server
 from podium.config import OnDisconnect, Settings
 from podium.runs import LEASE_S, Runs
 from podium.store import Store
 from podium.trace import RunSummary
+from podium_lab.bench.durable.asking import asking, name_in
 from podium_lab.bench.durable.paying import Paid, Told, open_provider
 from podium_lab.bench.durable.served import http_server, open_parts, settings_in, write_pool
 from podium_workers.worker import Frozen
@@ -157,7 +157,7 @@ class _Bench:
     async def stop_one(self, client: Client, name: str) -> None:
         """Begin a run, wait, and stop it."""
         moment = self.moment(name)
-        asked = await client.call_tool("orchestrate", asking(name) | {"max_wait_s": 0.01})
+        asked = await client.call_tool("orchestrate", asking(name, PARTS) | {"max_wait_s": 0.01})
         await moment()
         asked_at = time.time()
         content = asked.structured_content
@@ -171,7 +171,7 @@ class _Bench:
         answered = anyio.Event()
 
         async def ask(client: Client) -> None:
-            result = await client.call_tool("orchestrate", asking(name))
+            result = await client.call_tool("orchestrate", asking(name, PARTS))
             assert not result.is_error, result.content
             answered.set()
 
@@ -209,15 +209,6 @@ class _Bench:
             while any((await self.left()).beyond(before).values()):  # noqa: ASYNC110
                 await anyio.sleep(0.05)
         return (await self.left()).beyond(before)
-
-
-def asking(name: str) -> dict[str, JsonValue]:
-    """Arguments of a call that asks for a run of several parts."""
-    plan: list[JsonValue] = [
-        {"worker": "solver", "subtask": f"Do part {part}.", "access": [part - 1] if part else []}
-        for part in range(PARTS)
-    ]
-    return {"question": f"Work on [{name}].", "plan": plan}
 
 
 async def measure(amount: Amount, seed: int, folder: Path) -> Found:
@@ -337,7 +328,7 @@ async def _runs(bench: _Bench) -> dict[str, RunSummary]:
     """The runs by the names of their questions."""
     amount = bench.amount
     found = await bench.runs.store.summaries(limit=amount.stops + amount.cuts + 2)
-    return {it.question.split("[")[1].split("]")[0]: it for it in found}
+    return {name_in(it.question): it for it in found}
 
 
 async def _calls_after(moment: float, run: RunSummary, store: Store) -> int:
@@ -370,7 +361,7 @@ def table(found: Found) -> Iterator[str]:
     yield f"| the same after a client was cut off | worst {found.cut_worst_s * 1000:.0f} ms |"
     yield f"| never closed | {found.never_closed} |"
     yield f"| calls begun after a stop | {found.late_calls} |"
-    yield f"| calls begun a second after a client was cut off, `on_disconnect = stop` | {found.unheeded} |"
+    yield f"| calls begun a second after a client was cut off | {found.unheeded} |"
     for name, count in found.left.items():
         yield f"| {name.replace('_', ' ')} | {count} |"
     yield f"| wall | {found.wall_s:.0f} s |"

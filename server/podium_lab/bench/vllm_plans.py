@@ -6,7 +6,8 @@
 
 The questions are those of `plan_questions.txt`; each is asked once in each form, at temperature 0.
 vLLM's environment and the models are made by `python -m podium_lab.environments.vllm`. Each line of
-the file is one measurement (live: a real model answered); the tables are made from the file.
+the file is one measurement (live: a real model answered); the tables are made from the file. Plans
+that the file holds are not written again.
 """
 
 import argparse
@@ -118,6 +119,10 @@ class Bench:
         assert isinstance(found, VllmWorker)
         return found
 
+    @property
+    def noted(self) -> tuple[Result, ...]:
+        return read(self.out) if self.out.exists() else ()
+
     def note(self, result: Result) -> None:
         with self.out.open("a", encoding="utf-8") as file:
             file.write(result.model_dump_json() + "\n")
@@ -200,8 +205,9 @@ def make_or_find(settings: Settings) -> Path:
 
 
 async def plans(bench: Bench, form: Form, asked: Sequence[Asked]) -> None:
-    """Have all plans written, and note what each is worth."""
+    """Have all plans written that the file does not hold yet, and note what each is worth."""
     limiter = anyio.CapacityLimiter(TOGETHER)
+    written = {(it.model, it.form, it.question) for it in bench.noted if isinstance(it, Written)}
 
     async def write(question: str, it: Asked) -> None:
         async with limiter:
@@ -211,7 +217,8 @@ async def plans(bench: Bench, form: Form, asked: Sequence[Asked]) -> None:
 
     async with anyio.create_task_group() as tasks:
         for question, it in zip(questions(), asked, strict=False):
-            tasks.start_soon(write, question, it)
+            if (bench.model, form, question) not in written:
+                tasks.start_soon(write, question, it)
     _say(f"{bench.model}: {len(asked)} plans as {form}")
 
 

@@ -99,8 +99,14 @@ def measure(side: Side, ask: Ask, folder: Path, before: Sequence[str] = ()) -> M
     command = [*before, *side.command, *ask.arguments(side, folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise SideError(f"{side.name} failed: {done.stderr.strip()[-2000:]}")
+        raise SideError(f"{side.name} failed: {_last_words(done.stderr)}")
     return Measured.model_validate_json(done.stdout.splitlines()[-1])
+
+
+def _last_words(errors: str) -> str:
+    """What a traceback ends with, without the frame that groups of exceptions stand in."""
+    lines = [line.strip(" |+-") for line in errors.splitlines()]
+    return next((line for line in reversed(lines) if "Error" in line), errors.strip()[-200:])
 
 
 def measure_fresh(side: Side, ask: Ask, place: Path) -> Measured:

@@ -34,7 +34,13 @@ class LangGraph:
         await self._invoke(name, {"texts": [f"Question of {name}?"]})
 
     async def resume(self, name: str) -> None:
-        await self._invoke(name, None)
+        # In its default mode a run that was cut off may have left nothing behind: asked again.
+        lost = self._durability == "async" and not await self._has_state(name)
+        await (self.run(name) if lost else self._invoke(name, None))
+
+    async def _has_state(self, name: str) -> bool:
+        state = await self._graph.aget_state({"configurable": {"thread_id": name}})
+        return bool(state.values)
 
     async def _invoke(self, name: str, given: Replies | None) -> None:
         config = {"configurable": {"thread_id": name}}
