@@ -64,7 +64,9 @@ def test_every_step_is_done_once_by_count_of_the_work_and_of_the_provider(
 
 def test_the_ledger_flushes_every_commit_to_the_disk(measured: dict[str, object]) -> None:
     podium = engines(measured)["podium"]
-    assert podium.facts == {"storage": "ledger", "journal": "wal", "synchronous": "2"}
+    durable = {"storage": "ledger", "journal": "wal", "synchronous": "2"}
+    assert podium.facts.items() >= durable.items()
+    assert int(podium.facts["commits"]) > 1
     assert podium.syncs_per_run is None or podium.syncs_per_run > 1
 
 

@@ -32,13 +32,18 @@ pytestmark = pytest.mark.vllm
 
 START_S = 400
 """What a start may take on a busy machine."""
-BOUND_S = 120
+BOUND_S = 200
 TEAM = ("ann", "bob", "cy")
-ASKED = Prompt.of(
-    "Write a plan for the question, as three lists:\nmodel_id = [0, 1]\nsubtasks = "
-    '["Solve it step by step.", "Check the solution."]\naccess_list = [[], [0]]\n\n'
-    "Question: How much is 3 times 14?"
-)
+EXAMPLE = """Question: {question}
+model_id = [0, 1]
+subtasks = ["Solve it step by step.", "Check the solution."]
+access_list = [[], [0]]
+
+"""
+QUESTIONS = ("How much is 3 times 14?", "Which is the largest ocean?", "Who wrote Hamlet?", "Why?")
+EXAMPLES = "".join(EXAMPLE.format(question=question) for question in QUESTIONS)
+"""Longer than the piece of a prompt that vLLM keeps."""
+ASKED = Prompt.of(f"Write three lists for each question.\n\n{EXAMPLES}Question: How far is it?")
 LISTS = ModelSettings(
     max_output_tokens=1200, temperature=0, grammar=lists_grammar(len(TEAM), max_steps=2)
 )
@@ -68,7 +73,12 @@ model = "{self.model}"
 dtype = "bfloat16"
 context_window = 2048
 flags = ["--enforce-eager", "--max-num-seqs", "8"]
-env = {{ VLLM_CPU_KVCACHE_SPACE = "1", HF_HUB_OFFLINE = "1" }}
+
+[worker.env]
+HF_HUB_OFFLINE = "1"
+OMP_NUM_THREADS = "1"
+VLLM_CPU_KVCACHE_SPACE = "1"
+VLLM_CPU_OMP_THREADS_BIND = "nobind"
 """
 
     @asynccontextmanager
@@ -155,7 +165,7 @@ async def test_plans_that_are_wanted_together_are_written_together(gpu: VllmWork
 
     async def ask(number: int) -> None:
         prompt = Prompt.of(f"{ASKED.messages[0].text} Count {number}.")
-        replies.append(await gpu.reply(prompt, LISTS, RecordedCall()))
+        replies.append(await gpu.reply(prompt, JSON, RecordedCall()))
 
     with anyio.fail_after(BOUND_S):
         async with anyio.create_task_group() as tasks:

@@ -54,9 +54,13 @@ class Podium:
     runs: Runs
     rests: str
     """The status at which a run has come to rest."""
-    facts: dict[str, str]
+    durability: dict[str, str]
     left: dict[str, str] = field(default_factory=dict[str, str])
     """Ids of the runs that the ledger held before, by name."""
+
+    @property
+    def facts(self) -> dict[str, str]:
+        return self.durability | {"commits": str(self.runs.orchestrator.store.writer.commits)}
 
     async def run(self, name: str) -> None:
         request = RunRequest(question=name, strategy="fixed")
@@ -144,14 +148,14 @@ async def open_podium(setting: Setting, call: Call) -> AsyncGenerator[Podium]:
         open_parts(setting.folder / "podium.db", pool, plan) as runs,
     ):
         store = runs.orchestrator.store
-        facts = {
+        durability = {
             "storage": "ledger",
             "journal": await store.writer.do(partial(pragma, name="journal_mode")),
             "synchronous": await store.writer.do(partial(pragma, name="synchronous")),
         }
         known = await store.summaries(limit=setting.runs) if setting.job == "resume" else ()
         left = {summary.question: summary.run_id for summary in known}
-        yield Podium(runs, "needs_caller" if waits else "finished", facts, left)
+        yield Podium(runs, "needs_caller" if waits else "finished", durability, left)
 
 
 if __name__ == "__main__":

@@ -1,36 +1,20 @@
-"""The MCP surface: tools and resources over `Runs`. The only module that imports mcp.
+"""The tools: what a calling model may ask of Podium. Each looks at a run; none owns one."""
 
-A tool call is a view of a run: it waits a while, tells of progress, and hands back the run's id
-when the run needs longer. Expected failures become `ToolError`s that say what to do.
-"""
-
-import difflib
 import inspect
-import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
-from typing import Annotated, ParamSpec, TypeVar
+from typing import Annotated
 
 import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream
-from mcp.server import MCPServer, ServerRequestContext
-from mcp.server.context import CallNext, HandlerResult
 from mcp.server.mcpserver import Context
-from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
 from mcp.types import (
-    CallToolRequestParams,
     CallToolResult,
-    ContentBlock,
-    ResourceLink,
-    TextContent,
-    Tool,
-    ToolAnnotations,
 )
-from pydantic import BaseModel, ValidationError
 
-from podium import __version__
+from podium.app.guards import answers_errors
+from podium.app.showing import as_result, paged, seen, step_text
+from podium.app.waiting import wait
 from podium.arguments import (
     AllowUnpriced,
     ConductorName,
@@ -53,15 +37,13 @@ from podium.arguments import (
     Strategy,
     Workers,
     argument,
-    untitled,
 )
 from podium.config import Settings
-from podium.errors import PodiumError, QuestionError
+from podium.errors import QuestionError
 from podium.estimate import estimate
 from podium.inputs import from_text, read_file, read_moment
 from podium.orchestrator import Orchestrator
 from podium.plan import Step
-from podium.receipt import best_so_far
 from podium.results import (
     PaidView,
     PlanView,
@@ -73,60 +55,9 @@ from podium.results import (
 )
 from podium.revision import LIMITS, change_limits, edit_step, replace_plan, run_step
 from podium.runs import Runs, Work
-from podium.trace import Event, Observer, Run, RunRequest, TextFile
-from podium.views import RunView, full_receipt, prompt_text, told, told_steps, told_worker, view
-from podium_workers.errors import WorkerError
+from podium.trace import Observer, Run, RunRequest, TextFile
+from podium.views import full_receipt, told, told_steps, told_worker
 from podium_workers.worker import mend
-
-PROGRESS_S = 8.0
-"""Seconds between signs of life while nothing happens; idle limits of clients start at 10."""
-PAGE = 20_000
-"""Characters of text in one result; clients cut at about 25,000 tokens and warn at 10,000."""
-
-INSTRUCTIONS = (
-    "Podium hands a hard question to a team of models: a conductor writes a small plan, workers "
-    "carry it out, and one answer comes back with its record. Use `orchestrate` for questions that "
-    "are worth more than one model's first reply; `plan_only` first when price or time matter. A "
-    "result with status `running` is not an error: call `get_run` with its run_id, which is free."
-)
-
-EXPECTED = (PodiumError, WorkerError, ValidationError)
-"""Failures whose text is written for the caller."""
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def answers_errors(tool: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
-    """Turn expected failures of a tool into text that the calling model can act on."""
-
-    @wraps(tool)
-    async def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return await tool(*args, **kwargs)
-        except EXPECTED as error:
-            raise ToolError(_sentence(error)) from error
-
-    return guarded
-
-
-def answers_reader(resource: Callable[P, Awaitable[str]]) -> Callable[P, Awaitable[str]]:
-    """Turn expected failures of a resource into text for its reader."""
-
-    @wraps(resource)
-    async def guarded(*args: P.args, **kwargs: P.kwargs) -> str:
-        try:
-            return mend(await resource(*args, **kwargs))
-        except EXPECTED as error:
-            raise ResourceNotFoundError(_sentence(error)) from error
-
-    return guarded
-
-
-def _sentence(error: Exception) -> str:
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        return mend(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}.")
-    return mend(str(error))
 
 
 @dataclass(frozen=True)
@@ -236,9 +167,9 @@ class Tools:
         rounds_so_far = await store.rounds(run.run_id)
         plan = rounds_so_far[0].plan if rounds_so_far else None
         expected = await estimate(store, run, plan) if plan else None
-        seen = await self._view(run)
-        planned = PlanView(**dict(seen), estimate=expected)
-        return self._result(planned, _page(told(seen, expected), 0, run), run)
+        shown = await seen(self.runs, run)
+        planned = PlanView(**dict(shown), estimate=expected)
+        return as_result(planned, paged(told(shown, expected), 0, run), run)
 
     @answers_errors
     async def run_step(
@@ -298,14 +229,14 @@ class Tools:
             run = await self._wait(run, ctx, wait_s)
         if run.status not in ("running", "planned"):
             await self.runs.store.mark_told(run.run_id)
-        seen = await self._view(run)
+        shown = await seen(self.runs, run)
         if step >= 0:
-            text = await self._step_text(run, step)
+            text = await step_text(self.runs, run, step)
         else:
-            text = f"{told(seen, answer=run.answer or '')}\n\n{told_steps(seen)}"
+            text = f"{told(shown, answer=run.answer or '')}\n\n{told_steps(shown)}"
         paid = await full_receipt(self.runs.orchestrator.store, run)
-        seen = PaidView(**dict(seen), receipt=paid)
-        return self._result(seen, _page(text, page, run, step), run)
+        whole = PaidView(**dict(shown), receipt=paid)
+        return as_result(whole, paged(text, page, run, step), run)
 
     @answers_errors
     async def cancel_run(self, run_id: RunId) -> Annotated[CallToolResult, RunResult]:
@@ -335,7 +266,7 @@ class Tools:
             found = await store.summaries(principal=mine, since=after, until=before, limit=limit)
             listed = RunList(runs=found)
         lines = [f"{run.run_id} {run.status}: {run.question[:120]}" for run in listed.runs]
-        return self._result(listed, "\n".join(lines) or "No runs found.")
+        return as_result(listed, "\n".join(lines) or "No runs found.")
 
     @answers_errors
     async def list_workers(self) -> Annotated[CallToolResult, WorkersResult]:
@@ -343,48 +274,7 @@ class Tools:
         pool = self.runs.orchestrator.pool
         listed = WorkerList(workers=pool.cards, conductor=pool.conductor)
         lines = [told_worker(card) for card in pool.cards]
-        return self._result(listed, "\n".join([*lines, f"Plans are written by {pool.conductor}."]))
-
-    # Resources: the same, to look at.
-
-    @answers_reader
-    async def runs_resource(self) -> str:
-        """The newest runs."""
-        found = await self.runs.orchestrator.store.summaries(
-            principal=self.settings.principal, limit=50
-        )
-        return RunList(runs=found).model_dump_json(indent=2)
-
-    @answers_reader
-    async def run_resource(self, run_id: str) -> str:
-        """One run with all steps and its receipt."""
-        run = await self.runs.of(run_id, self.settings.principal)
-        store = self.runs.orchestrator.store
-        seen = await self._view(run, reply_characters=PAGE)
-        whole = {"run": seen.model_dump(), "receipt": (await full_receipt(store, run)).model_dump()}
-        return json.dumps(whole, ensure_ascii=False, indent=2)
-
-    @answers_reader
-    async def best_resource(self, run_id: str) -> str:
-        """The answer of a run, or its best one so far, whole."""
-        run = await self.runs.of(run_id, self.settings.principal)
-        if run.answer is not None:
-            return run.answer
-        best = best_so_far(await self.runs.store.rounds(run.run_id))
-        return best.reply if best else "No step has finished yet."
-
-    @answers_reader
-    async def step_resource(self, run_id: str, step: int) -> str:
-        """One step's prompt and reply, whole."""
-        run = await self.runs.of(run_id, self.settings.principal)
-        return await self._step_text(run, step)
-
-    @answers_reader
-    async def pool_resource(self) -> str:
-        """The pool."""
-        pool = self.runs.orchestrator.pool
-        listed = WorkerList(workers=pool.cards, conductor=pool.conductor)
-        return listed.model_dump_json(indent=2)
+        return as_result(listed, "\n".join([*lines, f"Plans are written by {pool.conductor}."]))
 
     # Behind the tools.
 
@@ -441,92 +331,30 @@ class Tools:
 
         return work
 
-    async def _wait(self, run: Run, ctx: Context, max_wait_s: float) -> Run:
-        """Wait for the run, telling of its events, at most as long as client and setting allow."""
-        try:
-            return await self._watched(run, ctx, max_wait_s or self.settings.max_wait_s)
-        except anyio.get_cancelled_exc_class():
-            # A time-out, a cancel and a disconnect of a client look alike here.
-            await self.runs.left(run.run_id, self.settings.on_disconnect)
-            raise
-
-    async def _watched(self, run: Run, ctx: Context, seconds: float) -> Run:
-        failed: PodiumError | None = None
-        async with self.runs.watch(run.run_id) as events, anyio.create_task_group() as group:
-            group.start_soon(_report, events, ctx)
-            try:
-                run = await self.runs.wait(run.run_id, seconds)
-            except PodiumError as error:  # raised below: the group would wrap it
-                failed = error
-            group.cancel_scope.cancel()
-        if failed:
-            raise failed
-        return run
-
-    async def _view(self, run: Run, *, reply_characters: int = 2000) -> RunView:
-        working = await self.runs.at_work(run.run_id)
-        store = self.runs.orchestrator.store
-        return await view(store, run, working=working, reply_characters=reply_characters)
+    async def _wait(self, run: Run, ctx: Context, seconds: float) -> Run:
+        """Wait for a run, at most as long as client and setting allow."""
+        settings = self.settings
+        seconds = seconds or settings.max_wait_s
+        return await wait(self.runs, run, ctx, seconds, settings.on_disconnect)
 
     async def _told(self, run: Run) -> CallToolResult:
         if run.status not in ("running", "planned"):
             await self.runs.store.mark_told(run.run_id)
-        seen = await self._view(run)
-        return self._result(seen, _page(told(seen, answer=run.answer or ""), 0, run), run)
-
-    async def _step_text(self, run: Run, number: int) -> str:
-        store = self.runs.orchestrator.store
-        for result in await store.steps(run.run_id):
-            if result.number == number:
-                prompt = prompt_text(await store.text(result.prompt)) if result.prompt else "none"
-                head = f"Step {number}, {result.worker}, {result.status}"
-                return f"{head}\n\nPROMPT\n{prompt}\n\nREPLY\n{result.reply}"
-        raise QuestionError("step", f"step {number} of run {run.run_id} has not been run.")
-
-    def _result(self, structured: BaseModel, text: str, run: Run | None = None) -> CallToolResult:
-        """Short text, the same as data, and a link to the whole record."""
-        content: list[ContentBlock] = [TextContent(type="text", text=mend(text))]
-        if run:
-            link = ResourceLink(
-                type="resource_link",
-                name=f"run {run.run_id}",
-                uri=f"podium://runs/{run.run_id}",
-                description="The whole record of this run.",
-                mime_type="application/json",
-            )
-            content.append(link)
-        data = json.loads(structured.model_dump_json())
-        return CallToolResult(content=content, structured_content=data)
+        shown = await seen(self.runs, run)
+        return as_result(shown, paged(told(shown, answer=run.answer or ""), 0, run), run)
 
 
-class BriefServer(MCPServer):
-    """Lists tools without the titles that the SDK makes of argument names."""
-
-    async def list_tools(self) -> list[Tool]:
-        tools = await super().list_tools()
-        for tool in tools:
-            untitled(tool.input_schema)
-        return tools
+def _given(depth: int, **options: object) -> dict[str, object]:
+    """The options that the caller has given: empty ones, and a depth below 0, stand for none."""
+    given = {name: value for name, value in options.items() if value}
+    return given if depth < 0 else {**given, "depth": depth}
 
 
-async def refuse_unknown_arguments(
-    ctx: ServerRequestContext[object, object], call_next: CallNext
-) -> HandlerResult:
-    """A misspelled limit must not be ignored: the SDK drops arguments that no tool has."""
-    if ctx.method == "tools/call" and isinstance(ctx.params, Mapping):
-        called = CallToolRequestParams.model_validate(ctx.params)
-        if problem := _unknown_argument(called.name, called.arguments or {}):
-            return CallToolResult(content=[TextContent(type="text", text=problem)], is_error=True)
-    return await call_next(ctx)
-
-
-def _unknown_argument(tool: str, arguments: Mapping[str, object]) -> str:
-    known = sorted(PARAMETERS.get(tool, arguments))
-    for name in sorted(set(arguments).difference(known)):
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}."
-        return f"{mend(name)}: {tool} has no such argument; {hint}"
-    return ""
+def _moment(text: str, field: str) -> float | None:
+    try:
+        return read_moment(text, end=field == "until") if text.strip() else None
+    except ValueError as error:
+        raise QuestionError(field, str(error)) from None
 
 
 TOOLS = (
@@ -537,79 +365,3 @@ PARAMETERS = {
     tool.__name__: frozenset(inspect.signature(tool).parameters) - {"self", "ctx"} for tool in TOOLS
 }
 """Names of the arguments of each tool."""
-
-
-def build_server(runs: Runs, settings: Settings, *, reads_paths: bool) -> MCPServer:
-    """The MCP server over the runs of this process, both protocol eras, any transport."""
-    tools = Tools(runs, settings, reads_paths)
-    server = BriefServer(
-        "podium", title="Podium", version=__version__, instructions=INSTRUCTIONS,
-        log_level="WARNING", middleware=[refuse_unknown_arguments],
-    )  # fmt: skip
-    works = ToolAnnotations(
-        read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=True
-    )
-    looks = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-    server.add_tool(tools.orchestrate, title="Ask the team", annotations=works)
-    server.add_tool(tools.plan_only, title="Plan, do not run", annotations=works)
-    server.add_tool(tools.run_step, title="Run one step", annotations=works)
-    server.add_tool(tools.get_run, title="Look at a run", annotations=looks)
-    server.add_tool(tools.cancel_run, title="Stop a run", annotations=works)
-    server.add_tool(tools.search_runs, title="Search earlier runs", annotations=looks)
-    server.add_tool(tools.list_workers, title="List the pool", annotations=looks)
-    as_json = "application/json"
-    server.resource("podium://runs", title="Newest runs", mime_type=as_json)(tools.runs_resource)
-    server.resource("podium://runs/{run_id}", title="A run", mime_type=as_json)(tools.run_resource)
-    server.resource("podium://runs/{run_id}/best", title="Best answer", mime_type="text/plain")(
-        tools.best_resource
-    )
-    server.resource("podium://runs/{run_id}/steps/{step}", title="A step", mime_type="text/plain")(
-        tools.step_resource
-    )
-    server.resource("podium://pool", title="The pool", mime_type=as_json)(tools.pool_resource)
-    return server
-
-
-async def _report(events: MemoryObjectReceiveStream[Event], ctx: Context) -> None:
-    """Progress that only rises: one for each event, and a sign of life while nothing happens."""
-    done, last = 0.0, "working"
-    started = anyio.current_time()
-    while True:
-        event: Event | None = None
-        with anyio.move_on_after(PROGRESS_S):
-            try:
-                event = await events.receive()
-            except anyio.EndOfStream:
-                return
-        done += 1.0
-        if event is not None:
-            step = "" if event.step is None else f"step {event.step} "
-            by = f"{event.worker} " if event.worker else ""
-            last = f"{event.kind.replace('_', ' ')}: {step}{by}{event.text}"[:200]
-        seconds = anyio.current_time() - started
-        await ctx.report_progress(done, None, mend(f"{last} ({seconds:.0f} s)"))
-
-
-def _given(depth: int, **options: object) -> dict[str, object]:
-    """The options that the caller has given: empty ones, and a depth below 0, stand for none."""
-    given = {name: value for name, value in options.items() if value}
-    return given if depth < 0 else {**given, "depth": depth}
-
-
-def _page(text: str, page: int, run: Run, step: int = -1) -> str:
-    """One page of a long text, with a line that says how to get the next."""
-    pages = max(1, -(-len(text) // PAGE))
-    if page >= pages:
-        raise QuestionError("page", f"there are pages 0 to {pages - 1} only.")
-    shown = text[page * PAGE : (page + 1) * PAGE]
-    which = "" if step < 0 else f", step={step}"
-    next_page = f"get_run(run_id={run.run_id!r}{which}, page={page + 1})"
-    more = f"\n[page {page} of 0 to {pages - 1}; the next: {next_page}]"
-    return shown + (more if page < pages - 1 else "")
-
-
-def _moment(text: str, field: str) -> float | None:
-    try:
-        return read_moment(text, end=field == "until") if text.strip() else None
-    except ValueError as error:
-        raise QuestionError(field, str(error)) from None
