@@ -24,7 +24,7 @@ from podium.errors import (
     QuestionError,
     RunError,
 )
-from podium.executor import Execution, Nest, NestedAnswer, is_done, too_many_steps
+from podium.executor import Execution, Nest, NestedAnswer, is_done
 from podium.flow import dependents
 from podium.inputs import told_apart
 from podium.leases import Lease
@@ -203,8 +203,6 @@ class Orchestrator:
         number = len(rounds)
         pool = self.allowed(run.request)
         state = State(run.request, pool, run.fence, run.seed, rounds)
-        if state.steps_left == 0 and state.rounds_left > 0:
-            raise too_many_steps(run.request)
         allow_unpriced = run.request.allow_unpriced
         purpose = Purpose(run.run_id, number, allow_unpriced=allow_unpriced, again=True)
         paid = await paid_replies(self.store, run.run_id, number)

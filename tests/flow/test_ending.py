@@ -18,15 +18,28 @@ PLAN: list[JsonValue] = [
     {"worker": "far", "subtask": "Second.", "access": [0]},
 ]
 ABOUT: dict[str, JsonValue] = {"capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-LINES: list[dict[str, JsonValue]] = [
-    {"id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", **ABOUT}},
-    {"method": "notifications/initialized"},
-    {
-        "id": 2,
-        "method": "tools/call",
-        "params": {"name": "orchestrate", "arguments": {"question": "Which?", "plan": PLAN}},
-    },
-]
+BEGIN: dict[str, JsonValue] = {
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", **ABOUT},
+}
+BEGUN: dict[str, JsonValue] = {"method": "notifications/initialized"}
+
+
+def write(server: "subprocess.Popen[bytes]", line: dict[str, JsonValue]) -> None:
+    assert server.stdin is not None
+    server.stdin.write(json.dumps({"jsonrpc": "2.0", **line}).encode() + b"\n")
+    server.stdin.flush()
+
+
+def call(server: "subprocess.Popen[bytes]", tool: str, arguments: dict[str, JsonValue]) -> None:
+    """Begin a conversation, and call a tool in it."""
+    assert server.stdout is not None
+    write(server, BEGIN)
+    assert b"podium" in server.stdout.readline()
+    write(server, BEGUN)
+    parameters: dict[str, JsonValue] = {"name": tool, "arguments": arguments}
+    write(server, {"id": 2, "method": "tools/call", "params": parameters})
 
 
 @contextmanager
@@ -36,10 +49,7 @@ def asked(podium: CommandLine, provider: Provider) -> Generator["subprocess.Pope
     add_hosted(podium, provider.url)
     with podium.start("serve", piped=True) as server:
         try:
-            assert server.stdin is not None
-            for line in LINES:
-                server.stdin.write(json.dumps({"jsonrpc": "2.0", **line}).encode() + b"\n")
-            server.stdin.flush()
+            call(server, "orchestrate", {"question": "Which?", "plan": PLAN})
             assert provider.stalling.wait(60)
             yield server
         finally:
@@ -81,16 +91,11 @@ def test_an_interrupted_run_waits_to_be_asked_and_a_new_server_leaves_it_alone(
         server.wait(30)
     provider.answers(openai_reply("Another."))
 
-    ended = podium("serve", stdin=_look_at_the_pool())
+    with podium.start("serve", piped=True) as another:
+        call(another, "list_workers", {})
+        assert another.stdout is not None
+        assert b"far" in another.stdout.readline()
+        another.terminate()
 
-    assert '"id":2' in ended.out.replace(" ", "")
     assert podium.inside("runs", "--json").rows[0]["status"] == "interrupted"
     assert len(provider.requests) == 2
-
-
-def _look_at_the_pool() -> str:
-    look: dict[str, JsonValue] = {
-        "id": 2, "method": "tools/call", "params": {"name": "list_workers", "arguments": {}},
-    }  # fmt: skip
-    lines = [*LINES[:2], look]
-    return "".join(json.dumps({"jsonrpc": "2.0", **line}) + "\n" for line in lines)

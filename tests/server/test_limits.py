@@ -7,7 +7,18 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
-from tests.core_parts import BOUND_S, by_subtask, nesting, open_parts, plan_of, step, worker
+from tests.core_parts import (
+    BOUND_S,
+    by_subtask,
+    conductor,
+    nesting,
+    open_parts,
+    plan_of,
+    plans_asked,
+    step,
+    worker,
+    written,
+)
 from tests.ledger_samples import a_run
 
 from podium.calls import Caller, Purpose
@@ -290,3 +301,14 @@ async def test_workers_of_unknown_price_are_left_out_of_a_run_with_a_limit(tmp_p
         allowed = await parts.ask(max_usd=1, allow_unpriced=True)
         assert [card.name for card in allowed.pool] == ["ann", "zoe"]
         assert allowed.notes == ()
+
+
+async def test_a_plan_has_no_more_steps_than_the_run_may_have(tmp_path: Path) -> None:
+    two = written(("boss", "One.", []), ("boss", "Two.", [0]))
+    boss = conductor(two)
+    async with open_parts(tmp_path, boss) as parts:
+        run = await parts.ask(strategy="conductor", max_steps=2, rounds=2)
+        assert (run.status, run.limit) == ("finished", None)
+        (text, _), *others = plans_asked(boss)
+        assert others == [], "no step is left for a second plan"
+        assert "1 to 2 steps" in text

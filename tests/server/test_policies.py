@@ -23,6 +23,7 @@ from tests.core_parts import (
 from podium.plan import Plan
 from podium.plan_text import render_lists
 from podium.policy.conductor import PLAN_TOKENS
+from podium.policy.examples import examples
 from podium.prompting import PROMPTS, prompt_hash
 from podium.trace import Event, EventKind, Round, Run
 from podium.window import prompt_budget
@@ -107,6 +108,18 @@ async def test_depth_adds_the_conductor_to_its_own_team(tmp_path: Path):
         with_it, without = plans_asked(boss)
         assert "\n- podium: a whole team of its own" in with_it[0]
         assert "podium" not in without[0]
+
+
+def test_calculations_of_the_examples_are_for_the_worker_that_writes_programs() -> None:
+    names = ["ann", "sums", "bob"]
+    without = examples(names, lists=False, max_steps=5)
+    shown = examples(names, lists=False, max_steps=5, program="sums")
+    assert '"worker": "sums"' in without, "any worker at that place"
+    calculated = [line for line in shown.splitlines() if '"worker": "sums"' in line]
+    assert len(calculated) == 2
+    assert all("Calculate how many" in line for line in calculated)
+    alone = examples(["sums"], lists=False, max_steps=5, program="sums")
+    assert set(re.findall(r'"worker": "([^"]*)"', alone)) == {"sums"}
 
 
 async def test_the_examples_have_differing_shapes_and_the_teams_own_names(tmp_path: Path):

@@ -36,6 +36,9 @@ class State:
 
     @property
     def rounds_left(self) -> int:
+        """Plans that may still be made; none where no step is left for one."""
+        if self.steps_left == 0:
+            return 0
         return self.request.rounds - len([found for found in self.rounds if found.plan])
 
     @property

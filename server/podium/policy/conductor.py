@@ -61,6 +61,11 @@ class Conductor:
             raise list(failed.values())[-1]
         raise PoolError("The pool has no worker that could write a plan.")
 
+    def _most(self, state: State) -> int:
+        """Steps that the next plan may have."""
+        left = state.steps_left
+        return self.max_steps if left is None else min(self.max_steps, left)
+
     def _candidates(self, state: State) -> tuple[WorkerCard, ...]:
         first = state.request.conductor or state.pool.conductor
         cards = state.pool.cards
@@ -72,7 +77,7 @@ class Conductor:
         """The first readable plan in a bounded number of tries; None when there is none."""
         names = team(state)
         shown = shown_names(state)
-        text, cuts = conductor_prompt(state, card, max_steps=self.max_steps)
+        text, cuts = conductor_prompt(state, card, max_steps=self._most(state))
         advice = ""
         for trial in range(self.tries):
             settings = self._settings(state, card, shown, trial)
@@ -83,7 +88,7 @@ class Conductor:
                     reply.text,
                     names,
                     first=state.next_step,
-                    max_steps=self.max_steps,
+                    max_steps=self._most(state),
                     may_accept=bool(state.rounds),
                 )
             except PlanError as error:
@@ -109,11 +114,13 @@ class Conductor:
         held = card.kind in _OWN_DECODING
         schema = plan_schema(
             names,
-            max_steps=self.max_steps,
+            max_steps=self._most(state),
             may_accept=bool(state.rounds),
             by_position=held,
         )
-        grammar = lists_grammar(len(names), max_steps=self.max_steps, may_accept=bool(state.rounds))
+        grammar = lists_grammar(
+            len(names), max_steps=self._most(state), may_accept=bool(state.rounds)
+        )
         return ModelSettings(
             max_output_tokens=_plan_limit(card),
             temperature=0.0 if trial == 0 else 0.8,
@@ -157,7 +164,9 @@ def conductor_prompt(
     values = {
         "max_steps": str(max_steps),
         "team": _team_text(state),
-        "examples": examples(_workers_shown(state), lists=lists, max_steps=max_steps),
+        "examples": examples(
+            _workers_shown(state), lists=lists, max_steps=max_steps, program=_program(state)
+        ),
     }
     history, reply_cuts = _history(state, card, max_steps) if state.rounds else ("", ())
     around = fill(_template(state), question="", **values) + history
@@ -203,6 +212,13 @@ def _shortened(part: str, text: str, tokens: int) -> tuple[str, tuple[Cut, ...]]
     shown, kept = shorten(text, tokens)
     cut = Cut(part=part, given=len(text), sent=kept)
     return shown, (cut,) if kept < len(text) else ()
+
+
+def _program(state: State) -> str | None:
+    """The worker that calculates by programs, where workers are shown by what they are."""
+    if state.pool.conductor_shows == "ordinals":
+        return None
+    return next((card.name for card in state.pool.cards if card.kind == "program"), None)
 
 
 def _team_text(state: State) -> str:

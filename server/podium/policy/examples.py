@@ -1,10 +1,11 @@
 """Few-shot examples for a conductor: plans of differing shapes, so that none is simply copied.
 
 The plans are written for a strong worker (0) and a light one (1) and shown with the names of the
-team at hand.
+team at hand. Where the team has a worker that writes and runs programs, calculations are its.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 from pydantic import TypeAdapter
 
@@ -16,31 +17,40 @@ from podium_workers.worker import Frozen
 
 class _ExampleStep(Frozen):
     subtask: str
-    worker: int
+    worker: int | Literal["program"]
     access: tuple[int, ...]
 
 
 class _Example(Frozen):
     question: str
     steps: tuple[_ExampleStep, ...]
+    with_program: tuple[_ExampleStep, ...] = ()
+    """The plan instead where the team has a worker for programs."""
 
 
 _ADAPTER = TypeAdapter(_Example)
 _EXAMPLES = tuple(_ADAPTER.validate_json(line) for line in PROMPTS["examples"].splitlines())
 
 
-def examples(workers: Sequence[str], *, lists: bool, max_steps: int) -> str:
-    """The examples that fit into *max_steps*, as the conductor's prompt shows them."""
+def examples(
+    workers: Sequence[str], *, lists: bool, max_steps: int, program: str | None = None
+) -> str:
+    """The examples that fit into *max_steps*, as the conductor's prompt shows them.
+
+    *program* is the worker that calculates by programs, if the team has one.
+    """
     blocks: list[str] = []
     for example in _EXAMPLES:
-        if len(example.steps) > max_steps:
+        steps = (program and example.with_program) or example.steps
+        if len(steps) > max_steps:
             continue
-        plan = Plan(steps=tuple(_named(step, workers) for step in example.steps))
+        plan = Plan(steps=tuple(_named(step, workers, program or "") for step in steps))
         text = "\n" + render_lists(plan, workers) if lists else render_json(plan)
         blocks.append(f"Question: {example.question}\nPlan: {text}")
     return "\n\n".join(blocks)
 
 
-def _named(step: _ExampleStep, workers: Sequence[str]) -> Step:
-    worker = workers[min(step.worker, len(workers) - 1)]
+def _named(step: _ExampleStep, workers: Sequence[str], program: str) -> Step:
+    others = [name for name in workers if name != program] or [program]
+    worker = program if step.worker == "program" else others[min(step.worker, len(others) - 1)]
     return Step(worker=worker, subtask=step.subtask, access=step.access)

@@ -140,9 +140,6 @@ class Bench:
         await Conductor(tries=1).propose(state, ask)
         return asked[0]
 
-    async def reply(self, asked: Asked) -> Reply:
-        return await reply_with_retry(self.worker, asked.prompt, asked.settings, Noted())
-
 
 def questions() -> tuple[str, ...]:
     """The questions for which plans are written."""
@@ -212,7 +209,7 @@ async def plans(bench: Bench, form: Form, asked: Sequence[Asked]) -> None:
     async def write(question: str, it: Asked) -> None:
         async with limiter:
             began = time.perf_counter()
-            reply = await bench.reply(it)
+            reply = await reply_with_retry(bench.worker, it.prompt, it.settings, Noted())
             bench.note(_judged(bench, form, question, reply, time.perf_counter() - began))
 
     async with anyio.create_task_group() as tasks:
