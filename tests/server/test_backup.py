@@ -230,7 +230,9 @@ async def test_a_look_ends_in_time(path: Path) -> None:
     await make(path)
     fill(path, 60_000)
 
-    assert look(path, within_s=0) == Integrity(complete=False)
+    # On a busy machine the look may be over before anybody could break it off.
+    looks = (look(path, within_s=0) for _ in range(50))
+    assert any(found == Integrity(complete=False) for found in looks)
     assert look(path, within_s=60) == Integrity()
 
 
