@@ -47,7 +47,12 @@ def standing(
 
     A run that is a step of another one stands under that one's limits.
     """
-    top = _top(connection, run_id)
+    return _standing(connection, _top(connection, run_id), day_usd, now)
+
+
+def _standing(
+    connection: sqlite3.Connection, top: Row, day_usd: float | None, now: float
+) -> tuple[Account, ...]:
     accounts: list[Account] = []
     if top["usd"] is not None or top["tokens"] is not None:
         (row,) = select(connection, _SPENT, {"run_id": top["run_id"]})
@@ -73,12 +78,13 @@ def reserve(
     now: float,
 ) -> bool:
     """Record a call that is about to be made, with what it may take; False if it passes a limit."""
-    accounts = standing(connection, record.run_id, day_usd, now)
+    top = _top(connection, record.run_id)
+    accounts = _standing(connection, top, day_usd, now)
     if any(account.part(amount) > account.left for account in accounts):
         return False
     put_call(connection, record)
     if amount.nano_usd or accounts:
-        scope = _scope(_top(connection, record.run_id), now)
+        scope = _scope(top, now)
         row: Row = {"call_id": record.call_id, "scope": scope, **amount.model_dump(), "kept": 0}
         upsert(connection, "reservations", row, ("call_id",))
     return True

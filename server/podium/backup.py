@@ -114,6 +114,8 @@ def _backup(source: Path, target: Path, force: bool) -> Backup:
 def _check_target(source: Path, target: Path, force: bool) -> None:
     if target.is_dir():
         raise StoreError(f"{target} is a folder; name a file in it.")
+    if target.exists() and not target.is_file():
+        raise StoreError(f"{target} is a device or a pipe; name a file.")
     if not target.parent.is_dir():
         raise StoreError(f"There is no folder {target.parent}; make it, or name another file.")
     if _is_ledgers_own(source, target):

@@ -11,6 +11,8 @@ from podium_workers.worker import Frozen, Usage, WorkerCard
 
 NANO = 1_000_000_000
 """Parts of a dollar that money is counted in, as whole numbers: sums of these are exact."""
+MOST_USD = 1e9
+"""More than this counts as this: any sum of it is still a whole number that the ledger holds."""
 FEWEST_TOKENS = 256
 """A reply that would have to be shorter than this, to stay within a limit, is not asked for."""
 _MARGIN = 1.25
@@ -46,7 +48,7 @@ class Account(Frozen):
 
 def nano(usd: float) -> int:
     """*usd* dollars as a whole number of billionths."""
-    return round(usd * NANO)
+    return round(min(usd, MOST_USD) * NANO)
 
 
 def prompt_bound(estimate: int, ratio: float, characters: int) -> int:
@@ -66,7 +68,9 @@ def worst(card: WorkerCard, prompt_tokens: int, reply_tokens: int) -> Amount:
     if card.price is not None:
         written = card.price.cost(usage, written_tokens=prompt_tokens)
         usd = max(card.price.cost(usage), written)
-    return Amount(nano_usd=math.ceil(usd * NANO), tokens=prompt_tokens + reply_tokens)
+    return Amount(
+        nano_usd=math.ceil(min(usd, MOST_USD) * NANO), tokens=prompt_tokens + reply_tokens
+    )
 
 
 def longest_reply(

@@ -18,7 +18,7 @@ from podium.budget import Account, Amount, longest_reply, prompt_bound, refusal,
 from podium.errors import LeaseLostError, LimitError
 from podium.store import Store, text_hash
 from podium.tokens import estimate_tokens
-from podium.trace import CallRecord, Failure
+from podium.trace import CallRecord, Failure, Run
 from podium_workers.errors import (
     EmptyReplyError,
     RateLimitedError,
@@ -60,7 +60,31 @@ class Purpose:
     allow_unpriced: bool = False
     """Whether the worker's price may be unknown although money is limited."""
     again: bool = False
-    """Whether work on the same broke off before."""
+    """Whether work on the same may have broken off before."""
+    limited: bool = True
+    """Whether there are limits to look at before; without, one that was set meanwhile is met."""
+
+    @classmethod
+    def of(
+        cls,
+        run: Run,
+        round_number: int,
+        *,
+        step: int | None = None,
+        version: int | None = None,
+        again: bool = False,
+    ) -> "Purpose":
+        """What a call of *run* is for; later versions of a step are the same again."""
+        request = run.request
+        return cls(
+            run.run_id,
+            round_number,
+            step,
+            version,
+            allow_unpriced=request.allow_unpriced,
+            again=again or bool(version),
+            limited=request.max_usd is not None or request.max_tokens is not None,
+        )
 
 
 def failure(worker: str, error: WorkerError) -> Failure:
@@ -149,9 +173,12 @@ class Caller:
         card, stored = worker.card, prompt.model_dump_json()
         sha = text_hash(stored)
         wanted, with_more_room = _longest_wanted(card, settings), False
+        limited = purpose.limited or self.day_usd is not None
         while True:
             closed = self._shared.closed
-            accounts = await self.store.accounts(purpose.run_id, self.day_usd)
+            accounts: tuple[Account, ...] = ()
+            if limited:
+                accounts = await self.store.accounts(purpose.run_id, self.day_usd)
             _check_priced(card, accounts, purpose)
             bound = self._bound(card, prompt, accounts)
             length = longest_reply(card, bound, wanted, accounts)
@@ -166,8 +193,9 @@ class Caller:
             try:
                 return await reply_with_retry(worker, prompt, fitted, call)
             except LimitError:
-                # Another call was faster, or an attempt that broke off has taken what was left.
-                continue
+                # Another call was faster, an attempt that broke off has taken what was left, or
+                # there is a limit since a moment ago.
+                limited = True
             except EmptyReplyError as error:
                 more = None if with_more_room else roomier(fitted, card, error)
                 if more is None or more.max_output_tokens is None:
@@ -202,10 +230,10 @@ class Caller:
         return self._shared.attempt()
 
     def _learn(self, card: WorkerCard, prompt: Prompt, usage: Usage) -> None:
-        if card.kind in _ASK_MORE:
+        if card.kind in _ASK_MORE or not usage.input_tokens:
             return
         estimate = sum(estimate_tokens(message.text) for message in prompt.messages)
-        if usage.input_tokens and estimate >= 100:
+        if estimate >= 100:
             ratio = min(4.0, max(0.5, usage.input_tokens / estimate))
             known = self.tokens_per_estimate(card)
             self._shared.ratios[card.name] = round((known + ratio) / 2, 3)
@@ -336,10 +364,12 @@ class LedgerAttempt:
         return None if usage.cost_usd is None else usage.input_tokens + usage.output_tokens
 
     async def sent(self, request_id: str) -> None:
-        await self._save(request_id=request_id)
+        self._record = self._record.model_copy(update={"request_id": request_id})
+        if self._record.request.get("background"):  # only such a request can be found again by it
+            await self._store.save_call(self._record)
 
     async def usage(self, usage: Usage) -> None:
-        await self._save(usage=usage)
+        self._record = self._record.model_copy(update={"usage": usage})
 
     async def settle(self, reply: Reply) -> None:
         with anyio.CancelScope(shield=True):  # what is here has been paid
@@ -371,10 +401,6 @@ class LedgerAttempt:
         if reported != Usage() or free or (error and error.code in _BEFORE_GENERATION):
             return reported
         return Usage(cost_usd=None)
-
-    async def _save(self, **changes: object) -> None:
-        self._record = self._record.model_copy(update=changes)
-        await self._store.save_call(self._record)
 
     async def _close(self, texts: Sequence[str], **changes: object) -> None:
         self._open = False

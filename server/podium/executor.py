@@ -38,6 +38,8 @@ class NestedAnswer:
 
     run_id: str
     text: str
+    note: str = ""
+    """What the reader has to know of how it came."""
 
 
 Nest = Callable[[Run, str, float], Awaitable[NestedAnswer]]
@@ -248,7 +250,7 @@ class Execution:
             gained = await (
                 self._reply(worker, prompt, running) if worker else self._nested(fitted.text)
             )
-        except anyio.get_cancelled_exc_class():
+        except (LimitError, anyio.get_cancelled_exc_class()):
             with anyio.CancelScope(shield=True):
                 await self._keep(running.model_copy(update={"status": "stopped"}))
             raise
@@ -276,14 +278,7 @@ class Execution:
         settings = ModelSettings(
             max_output_tokens=reply_limit(worker.card), seed=self.run.seed + running.number
         )
-        purpose = Purpose(
-            self.run.run_id,
-            self.round,
-            running.number,
-            running.version,
-            allow_unpriced=self.run.request.allow_unpriced,
-            again=running.version > 0,
-        )
+        purpose = Purpose.of(self.run, self.round, step=running.number, version=running.version)
         reply = await self.caller.ask(worker, prompt, settings, purpose, deadline=self.deadline)
         return {
             "reply": unfenced(reply.text, self.run.fence),
@@ -295,7 +290,8 @@ class Execution:
     async def _nested(self, question: str) -> dict[str, object]:
         answer = await self.nest(self.run, question, self.deadline)
         usage = await self.store.usage(answer.run_id)
-        return {"reply": answer.text, "nested_run": answer.run_id, "usage": usage}
+        nested: dict[str, object] = {"nested_run": answer.run_id, "usage": usage}
+        return nested | {"reply": answer.text, "note": answer.note}
 
     async def _failed(self, blank: StepResult, failures: tuple[Failure, ...]) -> StepResult:
         failed = blank.model_copy(update={"status": "failed", "failures": failures})

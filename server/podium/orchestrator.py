@@ -40,6 +40,7 @@ from podium.trace import (
     Round,
     Run,
     RunRequest,
+    StepResult,
 )
 from podium_workers.errors import WorkerError
 from podium_workers.pool import Pool
@@ -167,26 +168,25 @@ class Orchestrator:
             raise
 
     async def _loop(self, run: Run, observer: Observer, deadline: float) -> Run:
-        await self._retry_failed(run)
+        rounds = await self._with_failed_stale(run, await self.store.rounds(run.run_id))
         broken: dict[str, Failure] = {}
         while True:
-            rounds = await self.store.rounds(run.run_id)
             unfinished = next((n for n, found in enumerate(rounds) if _pending(found)), None)
             if unfinished is not None:
                 execution = self.execution(run, rounds, unfinished, observer, deadline, broken)
                 if await execution.run_pending():
                     return await save(self.store, run, status="needs_caller")
+                rounds = tuple(_with_results(found, execution.done) for found in rounds)
             elif rounds and isinstance(rounds[-1].proposal.next, Accept):
                 return await self._ending(run, observer).accepted(run, rounds)
             else:
-                await self._propose(run, rounds, observer, deadline)
+                rounds = (*rounds, await self._propose(run, rounds, observer, deadline))
 
-    async def _retry_failed(self, run: Run) -> None:
+    async def _with_failed_stale(self, run: Run, rounds: tuple[Round, ...]) -> tuple[Round, ...]:
         """A step that failed when the run was last worked on is tried again.
 
         Not if a finished step was done without it: that one would have to be paid again.
         """
-        rounds = await self.store.rounds(run.run_id)
         plans = [found.plan for found in rounds if found.plan]
         results = [result for found in rounds for result in found.results]
         finished = {result.number for result in results if result.finished}
@@ -195,7 +195,10 @@ class Orchestrator:
             for result in results
             if result.status == "failed" and finished.isdisjoint(dependents(plans, result.number))
         ]
+        if not failed:
+            return rounds
         await self.store.mark_stale(run.run_id, failed)
+        return await self.store.rounds(run.run_id)
 
     async def _propose(
         self, run: Run, rounds: tuple[Round, ...], observer: Observer, deadline: float
@@ -203,8 +206,7 @@ class Orchestrator:
         number = len(rounds)
         pool = self.allowed(run.request)
         state = State(run.request, pool, run.fence, run.seed, rounds)
-        allow_unpriced = run.request.allow_unpriced
-        purpose = Purpose(run.run_id, number, allow_unpriced=allow_unpriced, again=True)
+        purpose = Purpose.of(run, number, again=True)
         paid = await paid_replies(self.store, run.run_id, number)
 
         async def ask(name: str, prompt: Prompt, settings: ModelSettings) -> Reply:
@@ -263,7 +265,8 @@ class Orchestrator:
             if child.answer is None:
                 why = child.error.message if child.error else "The nested run gave nothing."
                 raise LimitError(child.limit, why) if child.limit else PoolError(why)
-            return NestedAnswer(run_id=child.run_id, text=child.answer)
+            note = child.notes[0] if child.status == "partial" else ""
+            return NestedAnswer(run_id=child.run_id, text=child.answer, note=note)
 
         return nest
 
@@ -326,6 +329,12 @@ def _pending(found: Round) -> bool:
         return False
     done = {result.number for result in found.results if is_done(result)}
     return any(number not in done for number in found.plan.numbers)
+
+
+def _with_results(found: Round, done: Mapping[int, StepResult]) -> Round:
+    """A round with the newest results of its steps."""
+    own = sorted(number for number, result in done.items() if result.round == found.number)
+    return found.model_copy(update={"results": tuple(done[number] for number in own)})
 
 
 def _told(run: Run, proposal: Proposal) -> Event:

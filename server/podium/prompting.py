@@ -62,6 +62,8 @@ def harmless(text: str, fence: str) -> str:
 
 def unfenced(text: str, fence: str) -> str:
     """A reply without the fence tags of its prompt, which small models like to repeat."""
+    if fence not in text:
+        return text  # a pattern for every run costs more than all the rest of a step's prompt
     tags = re.compile(rf"</?(?:{'|'.join(_FENCED)})_{fence}[^>\n]*>\n?")
     without, found = tags.subn("", text)
     return (without.strip() or text) if found else text

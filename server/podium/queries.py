@@ -148,12 +148,20 @@ def summaries(
 def search_hits(
     connection: sqlite3.Connection, words: str, only: Filter, now: float, *, limit: int
 ) -> tuple[SearchHit, ...]:
-    hits = search.find(connection, words, *only.where())
-    snippets = {hit.run_id: hit.excerpt for hit in itertools.islice(hits, limit)}
+    snippets = _first_hits(connection, words, only, limit, whole=True)
+    if len(snippets) < limit:
+        snippets = _first_hits(connection, words, only, limit, whole=False)
     these = "run_id IN (SELECT value FROM json_each(:ids))"
     found = _summaries(connection, these, {"ids": json.dumps(list(snippets))}, now)
     by_id = {summary.run_id: summary for summary in found}
     return tuple(SearchHit(summary=by_id[it], snippet=snippets[it]) for it in snippets)
+
+
+def _first_hits(
+    connection: sqlite3.Connection, words: str, only: Filter, limit: int, *, whole: bool
+) -> dict[str, str]:
+    hits = search.find(connection, words, *only.where(), whole=whole)
+    return {hit.run_id: hit.excerpt for hit in itertools.islice(hits, limit)}
 
 
 def _summaries(

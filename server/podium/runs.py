@@ -57,6 +57,8 @@ class _Active:
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     ended: anyio.Event = field(default_factory=anyio.Event)
     error: PodiumError | None = None
+    answered: Run | None = None
+    """The run as it stands at the end of this work, if it was carried on to there."""
     watchers: set[MemoryObjectSendStream[Event]] = field(
         default_factory=set[MemoryObjectSendStream[Event]]
     )
@@ -196,7 +198,8 @@ class Runs:
                 if active.work:
                     await active.work(held, await held.store.run(run_id), active.tell)
                 if active.answering:
-                    await held.answer(await held.store.run(run_id), active.tell)
+                    run = await held.store.run(run_id)
+                    active.answered = await held.answer(run, active.tell)
         except LeaseLostError as error:
             logger.warning("%s", error)
         except PodiumError as error:
@@ -249,6 +252,8 @@ class Runs:
                 await active.ended.wait()
             if active.error:
                 raise active.error
+            if active.ended.is_set() and active.answered:
+                return active.answered
         else:
             with anyio.move_on_after(seconds):
                 await self._free(run_id)

@@ -61,9 +61,17 @@ def put_step(
 
 
 def find(
-    connection: sqlite3.Connection, text: str, where: str, parameters: Mapping[str, Value]
+    connection: sqlite3.Connection,
+    text: str,
+    where: str,
+    parameters: Mapping[str, Value],
+    *,
+    whole: bool = False,
 ) -> Iterator[Found]:
     """The runs that have all of *text* in one place, newest first, one by one.
+
+    With *whole* only whole words count. Such rows come from the index one by one, while the
+    beginning of a word makes SQLite gather all rows that have it before it gives the first.
 
     *where* is a condition on `runs`. Nothing in *text* is taken for an operator but double
     quotes, which keep words together.
@@ -74,7 +82,7 @@ def find(
     conditions, values = [where], dict(parameters)
     if words:
         conditions.append("search MATCH :words")
-        values["words"] = " AND ".join(map(_phrase, words))
+        values["words"] = " AND ".join(_phrase(word, whole) for word in words)
     for number, sign in enumerate(signs):
         conditions.append(f"instr(search.text, :sign{number})")
         values[f"sign{number}"] = sign
@@ -116,9 +124,9 @@ def _has_letters(term: str) -> bool:
     return any(map(str.isalnum, term))
 
 
-def _phrase(term: str) -> str:
+def _phrase(term: str, whole: bool) -> str:
     quoted = '"' + _spaced(term).replace('"', '""') + '"'
-    whole = len(term) < _SHORTEST_BEGINNING or not term[-1].isalnum()
+    whole = whole or len(term) < _SHORTEST_BEGINNING or not term[-1].isalnum()
     return quoted if whole else quoted + " *"
 
 

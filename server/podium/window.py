@@ -93,6 +93,9 @@ def _fits(text: str, tokens: int, tokens_per_estimate: float) -> bool:
     # A large file is not worth counting, which takes a second for a million characters.
     if len(text) > tokens * _LONGEST_TOKEN:
         return False
+    # Nor is a short text: no token is less than a byte.
+    if int(len(text.encode("utf-8", "surrogatepass")) * tokens_per_estimate + 1) <= tokens:
+        return True
     return _tokens(text, tokens_per_estimate) <= tokens
 
 

@@ -10,10 +10,9 @@ import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 import anyio
-import anyio.from_thread
 import anyio.lowlevel
 import anyio.to_thread
 
@@ -30,6 +29,20 @@ PATIENCE_S = 5.0
 
 Check = Callable[[sqlite3.Connection], None]
 """Looks at the file at the start of every transaction; raises to refuse writing."""
+
+
+@runtime_checkable
+class _AsyncioLoop(Protocol):
+    def call_soon_threadsafe(
+        self, callback: "Callable[[list[_Job]], None]", jobs: "list[_Job]"
+    ) -> object: ...
+
+
+@runtime_checkable
+class _TrioToken(Protocol):
+    def run_sync_soon(
+        self, sync_fn: "Callable[[list[_Job]], None]", jobs: "list[_Job]"
+    ) -> object: ...
 
 
 class _Job:
@@ -78,7 +91,7 @@ class Writer:
         self._check = check
         self._jobs = queue.SimpleQueue[_Job | None]()
         self._closed = False
-        self._token = anyio.lowlevel.current_token()
+        self._call_soon = _caller_of_this_loop()
         # A daemon: a program that dies without closing its ledger must not hang on it.
         self._thread = threading.Thread(target=self._serve, name="podium-ledger", daemon=True)
         self._thread.start()
@@ -127,7 +140,7 @@ class Writer:
     def _serve(self) -> None:
         while jobs := self._next_jobs():
             self._commit(jobs)
-            anyio.from_thread.run_sync(_announce, jobs, token=self._token)
+            self._call_soon(_announce, jobs)
         self._connection.close()
 
     def _next_jobs(self) -> list[_Job]:
@@ -168,6 +181,18 @@ class Writer:
 def _nobody_can_write(error: sqlite3.Error | StoreError) -> bool:
     code: int = getattr(error, "sqlite_errorcode", 0)
     return isinstance(error, StoreError) or code & 0xFF == sqlite3.SQLITE_BUSY
+
+
+def _caller_of_this_loop() -> Callable[[Callable[[list[_Job]], None], list[_Job]], object]:
+    """What has a function called in the event loop, from any thread, without waiting for it.
+
+    anyio's own way waits, and the next transaction would wait for the loop to have time.
+    """
+    loop = anyio.lowlevel.current_token().native_token
+    if isinstance(loop, _TrioToken):
+        return loop.run_sync_soon
+    assert isinstance(loop, _AsyncioLoop), "anyio knows two kinds of event loops"
+    return loop.call_soon_threadsafe
 
 
 def _announce(jobs: list[_Job]) -> None:

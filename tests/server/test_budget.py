@@ -1,7 +1,7 @@
 """Limits as arithmetic: what a call takes at most, what is left for it, what a refusal says."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ledger_samples import CARD
 
@@ -37,6 +37,11 @@ def test_a_dollar_is_a_whole_number_of_its_parts() -> None:
     assert sum(nano(0.1) for _ in range(10)) == nano(1.0) == NANO
 
 
+def test_money_beyond_all_measure_is_still_a_number_that_the_ledger_holds() -> None:
+    dear = PRICED.model_copy(update={"price": Price(input=1e300, output=1e300)})
+    assert nano(1e308) == worst(dear, 1_000_000, 1).nano_usd == 10**9 * NANO < 2**63
+
+
 def test_the_worst_case_has_every_token_at_its_dearest() -> None:
     written = PRICED.model_copy(update={"price": Price(input=1, output=2, cache_write=1.25)})
     assert worst(PRICED, 1_000_000, 1_000_000) == Amount(nano_usd=3 * NANO, tokens=2_000_000)
@@ -52,6 +57,7 @@ def test_a_prompt_is_never_bounded_by_more_than_its_bytes() -> None:
     assert prompt_bound(1000, 4.0, 100) == 400 + 64
 
 
+@settings(deadline=None)
 @given(
     wanted=st.integers(1, 200_000),
     prompt=st.integers(0, 100_000),

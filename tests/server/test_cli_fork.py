@@ -35,6 +35,8 @@ def test_a_fork_as_a_process_says_the_answer_on_stdout_alone(podium: CommandLine
         (("--step", "9"), "There is no step 9"),
         (("--step", "0", "--worker", "hnad"), "did you mean 'hand'"),
         (("--step", "-1"), "not in the range"),
+        (("--step", "0", "--subtask", ""), "'--subtask': is empty"),
+        (("--step", "0", "--worker", " "), "'--worker': is empty"),
         ((), "Missing option '--step'"),
     ],
 )

@@ -166,6 +166,23 @@ def test_a_page_is_written_beside_what_was_there(podium: CommandLine):
     assert [it.name for it in podium.folder.glob("*.part")] == []
 
 
+@pytest.mark.skipif(os.name == "nt", reason="there are no such pipes")
+def test_a_pipe_or_a_device_is_never_replaced(podium: CommandLine):
+    run = ask(podium, "q", "--strategy", "single")
+    pipe = podium.folder / "pipe"
+    os.mkfifo(pipe)
+
+    refused = podium.inside("backup", "pipe", "--force")
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    written = podium.inside("export", run, "--output", "pipe", "--format", "markdown")
+    page = os.read(reader, 1000)
+    os.close(reader)
+
+    assert (refused.code, "pipe is a device or a pipe; name a file." in refused.err) == (1, True)
+    assert (written.code, pipe.is_fifo()) == (0, True)
+    assert page.startswith(f"# Run `{run}`".encode())
+
+
 def test_an_export_into_a_folder_that_is_not_there_is_refused(podium: CommandLine):
     run = ask(podium, "q", "--strategy", "single")
     done = podium.inside("export", run, "--output", "missing/run.json")

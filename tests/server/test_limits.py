@@ -224,6 +224,9 @@ async def test_a_run_at_its_limit_gives_its_best_answer_so_far_and_goes_on_with_
         assert run.answer in ("One " * 50, "Two " * 50)
         assert run.notes[0].startswith("The limit of this run of $350 struck:")
         assert "not done. This is the best answer so far." in run.notes[0]
+        (found,) = await parts.store.rounds(run.run_id)
+        statuses = [result.status for result in found.results]
+        assert statuses[-1] == "stopped", "the step that was refused does not look as if at work"
         before = len(ann.seen)
 
         await parts.store.set_limits(run.run_id, {"max_usd": 5000})
@@ -287,6 +290,17 @@ async def test_a_nested_run_stands_under_the_limit_of_the_one_above(tmp_path: Pa
         total = await parts.store.usage(run.run_id)
         assert total.cost_usd is not None
         assert total.cost_usd <= 310
+
+
+async def test_a_step_whose_nested_run_met_the_limit_says_so(tmp_path: Path) -> None:
+    inner = plan_of(step("ann", "First."), step("ann", "Second.", 0))
+    outer = plan_of(step(PODIUM, "Inside."))
+    async with open_parts(tmp_path, priced(), policies=nesting(inner, outer)) as parts:
+        run = await parts.ask(depth=1, max_usd=310)
+        (child,) = await parts.store.children(run.run_id)
+        assert (child.status, run.answer) == ("partial", child.answer)
+        assert run.notes == (f"Step 0: {child.notes[0]}",)
+        assert "This is the best answer so far." in run.notes[0]
 
 
 async def test_workers_of_unknown_price_are_left_out_of_a_run_with_a_limit(tmp_path: Path) -> None:

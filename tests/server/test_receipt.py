@@ -18,10 +18,10 @@ from tests.core_parts import (
 )
 from tests.ledger_samples import PLAN, WRITTEN, a_run, a_step
 
-from podium.plan import PODIUM, Accept, Proposal
-from podium.receipt import notes, receipt
+from podium.plan import PODIUM, Accept, Plan, Proposal
+from podium.receipt import best_so_far, notes, receipt
 from podium.revision import edit_step
-from podium.trace import Failure, Round, Run
+from podium.trace import Failure, Round, Run, StepResult
 from podium.views import full_receipt, view
 from podium_workers.scripted import Line
 from podium_workers.worker import Price, Prompt, Usage
@@ -193,6 +193,20 @@ def test_a_plain_run_has_nothing_to_say():
 def test_the_notes_tell_what_went_otherwise_than_planned(first: object, last: object, said: str):
     steps = rounds_with(first, last)
     assert notes(steps, steps[0].results[-1]) == (said,)
+
+
+def test_a_whole_answer_of_an_earlier_plan_is_better_than_a_part_of_a_later_one():
+    second = Proposal(next=Plan(steps=PLAN.steps, first=2), source="model")
+    part, whole = a_step(2), a_step(3)
+    first = rounds_with(a_step(0), a_step(1))
+
+    def best(*results: StepResult) -> int | None:
+        later = Round(number=1, proposal=second, results=results)
+        found = best_so_far((*first, later))
+        return found and found.number
+
+    assert (best(part), best(part, whole), best()) == (1, 3, 1)
+    assert best_so_far(rounds_with(a_step(0))) == a_step(0), "a part is better than nothing"
 
 
 def test_the_notes_tell_of_an_answer_that_is_not_the_last_steps_and_of_a_missing_plan():

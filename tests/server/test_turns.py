@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core_parts import BOUND_S, asks_for, by_subtask, open_parts, plan_of, step, worker
 from tests.ledger_samples import Clock, a_run
@@ -45,6 +45,7 @@ def test_a_burst_is_granted_and_then_the_rate(connection: sqlite3.Connection) ->
     assert taken(connection, SIXTY, 2000.0) == 11, "left alone, it has come to rest"
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0, 5), min_size=1, max_size=60))
 def test_in_no_minute_are_more_granted_than_the_rate_and_a_burst(waits: list[float]) -> None:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as opened:

@@ -18,6 +18,7 @@ from tests.provider_simulator import Provider, anthropic_reply
 from tests.recorded_call import RecordedCall
 
 from podium_workers.command import ERROR_BYTES, NESTED, CommandWorker, open_command
+from podium_workers.entries import CommandEntry
 from podium_workers.errors import (
     AuthenticationError,
     ContextTooLongError,
@@ -34,7 +35,6 @@ from podium_workers.errors import (
     UnsupportedParameterError,
     WorkerError,
 )
-from podium_workers.manifest import CommandEntry
 from podium_workers.pool import health
 from podium_workers.worker import Message, ModelSettings, Prompt, Reply, Usage
 

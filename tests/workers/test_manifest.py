@@ -7,17 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podium_workers.catalogue import lookup
+from podium_workers.entries import CommandEntry, LocalEntry, ProgramEntry, ScriptedEntry
+from podium_workers.entry import UNKNOWN_WINDOW
 from podium_workers.errors import ManifestError
+from podium_workers.hosted_entries import LONGEST_REPLY, AnthropicEntry, OpenAIEntry
 from podium_workers.manifest import (
-    LONGEST_REPLY,
-    UNKNOWN_WINDOW,
-    AnthropicEntry,
-    CommandEntry,
-    LocalEntry,
-    OpenAIEntry,
     PoolManifest,
-    ProgramEntry,
-    ScriptedEntry,
     default_manifest,
     load_manifest,
     parse_manifest,
@@ -25,7 +20,7 @@ from podium_workers.manifest import (
 )
 from podium_workers.prices import row_of
 from podium_workers.wire import entries, items
-from podium_workers.worker import LongPrice, Price
+from podium_workers.worker import LongPrice, Price, RateLimits
 
 SHIPPED = ("local", "hosted", "openrouter", "mixed", "programs", "assistants", "vllm")
 FULL = """
@@ -127,6 +122,11 @@ def test_everything_that_a_manifest_can_say_is_kept():
         "good_at": "everything",
         "role": "Be brief.",
         "parallel": 7,
+        "rates": {
+            "account": "models.example MODELS_KEY my-model",
+            "requests_per_minute": None,
+            "tokens_per_minute": None,
+        },
     }
     assert isinstance(claude, AnthropicEntry)
     assert (claude.key_variable, claude.temperature) == ("ANTHROPIC_API_KEY", None)
@@ -371,7 +371,7 @@ def _any_toml(value: object) -> str:
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_manifest_loads_and_says_what_each_worker_is_good_at(name: str):
     manifest = shipped(name)
-    assert all(worker.good_at for worker in manifest.workers)
+    assert all(worker.card.good_at for worker in manifest.workers)
     assert all(worker.card.context_window >= 4096 for worker in manifest.workers)
     for worker in manifest.workers:
         if isinstance(worker, LocalEntry):
@@ -514,3 +514,20 @@ def test_a_commands_paths_start_at_the_manifests_folder(tmp_path: Path):
     assert isinstance(entry, CommandEntry)
     assert entry.command == (str(tmp_path / "helper"), "./x")
     assert entry.folder == str(tmp_path / "project")
+
+
+def test_workers_of_one_account_share_what_it_allows():
+    def rates(**more: object) -> RateLimits | None:
+        text = entry(base_url="https://models.example/v1", api_key_env="MODELS_KEY", **more)
+        return parse_manifest(text, "p").workers[0].card.rates
+
+    own = rates(model="a", requests_per_minute=3, tokens_per_minute=9000)
+    assert own == RateLimits(
+        account="models.example MODELS_KEY a", requests_per_minute=3, tokens_per_minute=9000
+    )
+    shared = [rates(model=model, account="ours") for model in ("a", "b")]
+    assert shared[0] == shared[1] == RateLimits(account="ours")
+    text = entry(base_url="http://127.0.0.1:8000/v1")
+    assert parse_manifest(text, "p").workers[0].card.rates is None, "one's own server has none"
+    with pytest.raises(ManifestError, match="requests_per_minute"):
+        rates(requests_per_minute=0)

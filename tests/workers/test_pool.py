@@ -98,7 +98,7 @@ def opened(text: str, tmp_path: Path, **env: str):
 
 
 async def ask(pool: Pool, name: str) -> Reply:
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         return await pool.get(name).reply(Prompt.of("?"), ModelSettings(), RecordedCall())
 
 

@@ -13,8 +13,9 @@ from pydantic import JsonValue, ValidationError
 from tests.provider_simulator import message_start
 
 from podium_workers.anthropic_stream import Streamed
+from podium_workers.entries import card_of
 from podium_workers.errors import ManifestError
-from podium_workers.manifest import card_of, parse_manifest
+from podium_workers.manifest import parse_manifest
 from podium_workers.openai import OpenAIWorker
 from podium_workers.pool import open_pool
 from podium_workers.prices import (

@@ -12,8 +12,9 @@ from tests.recorded_call import RecordedCall
 from tests.responses_simulator import responses_reply
 
 from podium_workers.errors import ManifestError, UnsupportedParameterError
+from podium_workers.hosted_entries import LONGEST_REPLY, OpenAIEntry
 from podium_workers.learned import FILE_NAME, KEPT_FOR, Learned
-from podium_workers.manifest import LONGEST_REPLY, OpenAIEntry, parse_manifest
+from podium_workers.manifest import parse_manifest
 from podium_workers.openai import OpenAIWorker
 from podium_workers.pool import open_pool
 from podium_workers.prices import price_table

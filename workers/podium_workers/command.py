@@ -43,7 +43,7 @@ from podium_workers.wire import Patience, TimeLimits, messages_of, scrub
 from podium_workers.worker import Attempt, Call, ModelSettings, Prompt, Reply, Usage, WorkerCard
 
 if TYPE_CHECKING:
-    from podium_workers.manifest import CommandEntry
+    from podium_workers.entries import CommandEntry
 
 NESTED = "PODIUM_NESTED"
 """Set for every program that is started. A Podium that finds it in its own environment was started

@@ -10,20 +10,18 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 import anyio
 from pydantic import SecretStr
 
-from podium_workers.errors import PoolSelectionError, WorkerError
-from podium_workers.learned import Learned
-from podium_workers.manifest import (
-    AnthropicEntry,
+from podium_workers.entries import (
     CassetteEntry,
     CommandEntry,
     Direct,
     LocalEntry,
-    OpenAIEntry,
     ProgramEntry,
     ScriptedEntry,
-    VllmEntry,
     card_of,
 )
+from podium_workers.errors import PoolSelectionError, WorkerError
+from podium_workers.hosted_entries import AnthropicEntry, OpenAIEntry, VllmEntry
+from podium_workers.learned import Learned
 from podium_workers.scripted import ScriptedWorker, by_rules
 from podium_workers.wire import ApiKey
 from podium_workers.worker import Frozen, Worker, WorkerCard

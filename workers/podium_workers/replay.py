@@ -17,8 +17,8 @@ from podium_workers.cassette import (
     marks_of,
     with_marks,
 )
+from podium_workers.entries import CassetteEntry
 from podium_workers.errors import NotRecordedError, WorkerError
-from podium_workers.manifest import CassetteEntry
 from podium_workers.pool import Checkable, Keyed, Pool
 from podium_workers.worker import Call, ModelSettings, Price, Prompt, Reply, Worker, WorkerCard
 

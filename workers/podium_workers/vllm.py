@@ -24,7 +24,7 @@ from podium_workers.worker import Call, ModelSettings, Prompt, Reply, WorkerCard
 if TYPE_CHECKING:
     from podium_workers.engine.client import Engine
     from podium_workers.engine.state import VllmAddress, VllmOrder, VllmStatus
-    from podium_workers.manifest import VllmEntry
+    from podium_workers.hosted_entries import VllmEntry
 
 
 class AttachedVllmWorker(OpenAIWorker):

@@ -26,17 +26,17 @@ from podium_workers.catalogue import CATALOGUE, Weights, weights_named
 from podium_workers.command import open_command
 from podium_workers.engine.client import EngineSettings, open_engine
 from podium_workers.engine.state import EngineStatus
-from podium_workers.errors import ManifestError, NotInstalledError
-from podium_workers.manifest import (
-    KEY_VARIABLES,
+from podium_workers.entries import (
     CassetteEntry,
     CommandEntry,
     Entry,
     LocalEntry,
-    PoolManifest,
     ProgramEntry,
     ScriptedEntry,
 )
+from podium_workers.errors import ManifestError, NotInstalledError
+from podium_workers.hosted_entries import VllmEntry
+from podium_workers.manifest import KEY_VARIABLES, PoolManifest
 from podium_workers.sandbox import Sandbox
 from podium_workers.weights import is_present, path_of
 
@@ -165,7 +165,9 @@ def _lacks(
         return None if Path(entry.file).is_file() else (f"{entry.file} does not exist", remedy)
     if isinstance(entry, CommandEntry | ProgramEntry):
         return _lacks_a_program(entry, environment)
-    variable = entry.key_variable
+    if isinstance(entry, VllmEntry) and entry.is_own:
+        return None
+    variable = entry.api_key_env if isinstance(entry, VllmEntry) else entry.key_variable
     if variable and not environment.get(variable):
         return f"its key is missing: {variable} is not set", f"export {variable}=…"
     return None

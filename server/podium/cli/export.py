@@ -87,7 +87,15 @@ def _document(found: ExportedRun) -> str:
 
 
 def _write(output: Path, text: str) -> None:
-    """Put *text* in the place of *output* at once, so that a failure leaves what was there."""
+    """Put *text* in the place of *output* at once, so that a failure leaves what was there.
+
+    What is no file, such as a device or a pipe, is written to and never replaced.
+    """
+    output = Path(os.path.realpath(output))
+    if output.exists() and not output.is_file():
+        with output.open("w", encoding="utf-8", errors="replace", newline="") as opened:
+            opened.write(text)
+        return
     made = output.with_name(f"{output.name}.{secrets.token_hex(4)}.part")
     try:
         made.write_text(text, encoding="utf-8", errors="replace", newline="")

@@ -9,7 +9,7 @@ from podium.cli.answering import finish
 from podium.cli.compose import Podium, open_podium
 from podium.cli.following import answer, check_pool, choose_progress
 from podium.cli.invocation import Invocation, pass_invocation
-from podium.cli.ranges import Whole
+from podium.cli.ranges import Whole, filled
 from podium.cli.record import Record, record
 from podium.cli.saying import say
 from podium.cli.signals import stoppable
@@ -31,8 +31,8 @@ Examples:
     "--step", "number", type=Whole(min=0), required=True, metavar="K",
     help="The step from which on it is done again.",
 )  # fmt: skip
-@click.option("--worker", metavar="NAME", help="Who does that step instead.")
-@click.option("--subtask", metavar="TEXT", help="What that step is to do instead.")
+@click.option("--worker", callback=filled, metavar="NAME", help="Who does that step instead.")
+@click.option("--subtask", callback=filled, metavar="TEXT", help="What that step is to do instead.")
 @click.option("--json", "json_", is_flag=True, help="One JSON object on stdout.")
 @click.option("--quiet", is_flag=True, help="No progress and no receipt on stderr.")
 @pass_invocation

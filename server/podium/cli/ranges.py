@@ -1,4 +1,4 @@
-"""Numbers on the command line, refused in words that people use."""
+"""Values on the command line, refused in words that people use."""
 
 import re
 
@@ -15,6 +15,13 @@ class Number(click.FloatRange):
     """A number between limits."""
 
     name = "number"
+
+
+def filled(ctx: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """The callback of an option that is left out, or says something."""
+    if value is not None and not value.strip():
+        raise click.BadParameter("is empty.")
+    return value
 
 
 def as_bytes(ctx: click.Context, option: click.Parameter, value: str | None) -> int | None:

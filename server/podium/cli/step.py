@@ -11,7 +11,7 @@ from podium.cli.compose import open_podium
 from podium.cli.following import check_pool, choose_progress, follow
 from podium.cli.invocation import Invocation, pass_invocation
 from podium.cli.questions import STDIN, read_stdin
-from podium.cli.ranges import Whole
+from podium.cli.ranges import Whole, filled
 from podium.cli.saying import say
 from podium.cli.signals import stoppable
 from podium.cli.wording import as_json, one_line, put, put_json
@@ -66,12 +66,6 @@ def _access(ctx: click.Context, option: click.Parameter, value: str | None) -> A
         ) from None
 
 
-def _filled(ctx: click.Context, option: click.Parameter, value: str | None) -> str | None:
-    if value is not None and not value.strip():
-        raise click.BadParameter("is empty.")
-    return value
-
-
 @click.command(
     epilog="""\b
 Examples:
@@ -83,8 +77,8 @@ Examples:
 )
 @click.argument("run_id", metavar="RUN")
 @click.argument("number", metavar="[N]", required=False, type=Whole(min=0))
-@click.option("--worker", callback=_filled, metavar="NAME", help="Change who does it.")
-@click.option("--subtask", callback=_filled, metavar="TEXT", help="Change what is to be done.")
+@click.option("--worker", callback=filled, metavar="NAME", help="Change who does it.")
+@click.option("--subtask", callback=filled, metavar="TEXT", help="Change what is to be done.")
 @click.option(
     "--access", callback=_access, metavar="STEPS", help="Change what it reads: all, none or 0,1."
 )

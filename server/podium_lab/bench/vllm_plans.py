@@ -47,7 +47,8 @@ from podium_lab.environments.vllm import default_folder, make, model_folder
 from podium_workers.engine.client import EngineSettings, open_engine
 from podium_workers.engine.state import VllmAddress
 from podium_workers.errors import WorkerError
-from podium_workers.manifest import PoolManifest, VllmEntry, shipped
+from podium_workers.hosted_entries import VllmEntry
+from podium_workers.manifest import PoolManifest, shipped
 from podium_workers.pool import Pool, open_pool
 from podium_workers.retry import reply_with_retry
 from podium_workers.vllm import VllmWorker
