@@ -5,11 +5,12 @@ protocol, keeps each worker's number of parallel calls, holds the deadline and t
 and tokens, and learns how far the token estimate is off for each worker.
 """
 
+import secrets
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from uuid import uuid4
+from itertools import count
 
 import anyio
 from pydantic import JsonValue
@@ -101,6 +102,9 @@ class Shared:
     )
     ratios: dict[str, float] = field(default_factory=dict[str, float])
     """Reported prompt tokens over estimated ones, by worker."""
+    prefix: str = field(default_factory=lambda: secrets.token_hex(12))
+    """What the ids of this process's calls begin with: randomness is slow to come by."""
+    numbers: Iterator[int] = field(default_factory=count)
     running: int = 0
     """Attempts that have been opened and not closed."""
     closed: anyio.Event = field(default_factory=anyio.Event)
@@ -140,7 +144,9 @@ class Caller:
         *,
         deadline: float = float("inf"),
     ) -> Reply:
-        """The worker's reply, retried where that helps; recorded when this returns.
+        """The worker's reply, retried where that helps.
+
+        It is recorded when this returns, or for a purpose without limits with the next write.
 
         Raises:
             WorkerError: no usable reply before the deadline.
@@ -225,6 +231,10 @@ class Caller:
         characters = sum(len(message.text) for message in prompt.messages)
         return prompt_bound(estimate, self.tokens_per_estimate(card), characters)
 
+    def new_id(self) -> str:
+        """An id that no other call has."""
+        return f"{self._shared.prefix}{next(self._shared.numbers):08x}"
+
     def attempt(self) -> AbstractAsyncContextManager[None]:
         """Count an attempt as running."""
         return self._shared.attempt()
@@ -277,7 +287,7 @@ class LedgerCall:
     @asynccontextmanager
     async def attempt(self, request: Mapping[str, JsonValue]) -> AsyncGenerator["LedgerAttempt"]:
         record = CallRecord(
-            call_id=uuid4().hex,
+            call_id=self.caller.new_id(),
             run_id=self.purpose.run_id,
             round=self.purpose.round,
             step=self.purpose.step,
@@ -291,7 +301,10 @@ class LedgerCall:
         store = self.caller.store
         await self._take_turn()
         async with self.caller.attempt():
-            attempt = LedgerAttempt(store, self.card, record, anyio.current_time())
+            # Without limits, a settled call is soon enough durable with what is made of its reply;
+            # with them, the next call has to see what it has left.
+            wait = self.purpose.limited or self.caller.day_usd is not None
+            attempt = LedgerAttempt(store, self.card, record, anyio.current_time(), wait=wait)
             try:
                 if self.earlier and ATTACHED_TO in request:
                     await store.take_up_call(record, self.earlier.call_id)
@@ -350,8 +363,11 @@ class LedgerCall:
 class LedgerAttempt:
     """One row of `calls`, from open to settled."""
 
-    def __init__(self, store: Store, card: WorkerCard, record: CallRecord, started: float) -> None:
+    def __init__(
+        self, store: Store, card: WorkerCard, record: CallRecord, started: float, *, wait: bool
+    ) -> None:
         self._store = store
+        self._wait = wait
         self._card = card
         self._record = record
         self._started = started
@@ -375,6 +391,7 @@ class LedgerAttempt:
         with anyio.CancelScope(shield=True):  # what is here has been paid
             await self._close(
                 (reply.text, reply.reasoning) if reply.reasoning else (reply.text,),
+                wait=self._wait,
                 status="finished",
                 reply=text_hash(reply.text),
                 reasoning=text_hash(reply.reasoning) if reply.reasoning else None,
@@ -402,8 +419,8 @@ class LedgerAttempt:
             return reported
         return Usage(cost_usd=None)
 
-    async def _close(self, texts: Sequence[str], **changes: object) -> None:
+    async def _close(self, texts: Sequence[str], *, wait: bool = True, **changes: object) -> None:
         self._open = False
         seconds = anyio.current_time() - self._started
         self._record = self._record.model_copy(update={**changes, "seconds": seconds})
-        await self._store.close_call(self._record, texts)
+        await self._store.close_call(self._record, texts, wait=wait)

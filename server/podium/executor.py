@@ -245,7 +245,8 @@ class Execution:
             }
         )
         try:
-            await self._keep(running, stored)
+            # Durable with the record of the first call, which comes next.
+            await self._keep(running, stored, wait=worker is None)
             await self._tell("step_started", blank.subtask, blank.number, name)
             gained = await (
                 self._reply(worker, prompt, running) if worker else self._nested(fitted.text)
@@ -317,8 +318,8 @@ class Execution:
     def _finished(self, number: int) -> bool:
         return number in self.done and self.done[number].finished
 
-    async def _keep(self, result: StepResult, *texts: str) -> None:
-        await self.store.save_step(self.run.run_id, result, texts)
+    async def _keep(self, result: StepResult, *texts: str, wait: bool = True) -> None:
+        await self.store.save_step(self.run.run_id, result, texts, wait=wait)
         self.done[result.number] = result
 
     async def _tell(

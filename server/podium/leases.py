@@ -52,7 +52,13 @@ def running(connection: sqlite3.Connection) -> tuple[Held, ...]:
 
 
 def claim(
-    connection: sqlite3.Connection, run_id: str, owner: str, until: float, over: Held | None
+    connection: sqlite3.Connection,
+    run_id: str,
+    owner: str,
+    over: Held | None,
+    *,
+    now: float,
+    ttl_s: float,
 ) -> Lease | None:
     """Take a run that nobody has, or that is still exactly as *over* saw it."""
     above = (
@@ -62,7 +68,7 @@ def claim(
     values: dict[str, Value] = {
         "run_id": run_id,
         "owner": owner,
-        "until": until,
+        "until": now + ttl_s,
         "from_owner": over.owner if over else "",
         "from_until": over.until if over else 0.0,
     }
@@ -76,13 +82,13 @@ def claim(
     if row is None:
         return None
     if over:
-        _bury(connection, over)
+        _bury(connection, over, now)
     return Lease(run_id=run_id, epoch=row[0])
 
 
-def _bury(connection: sqlite3.Connection, over: Held) -> None:
+def _bury(connection: sqlite3.Connection, over: Held, now: float) -> None:
     """End what the process that is gone had begun: its calls may have been paid, so they count."""
-    values = {"run_id": over.run_id, "until": over.until}
+    values = {"run_id": over.run_id, "until": min(over.until, now)}
     begun = f"{FAMILY} SELECT call_id FROM calls WHERE run_id IN family AND status = 'running'"
     ids = [call_id for (call_id,) in execute(connection, begun, values).fetchall()]
     named: dict[str, Value] = {"ids": json.dumps(ids)}
@@ -94,7 +100,7 @@ def _bury(connection: sqlite3.Connection, over: Held) -> None:
     )
     sql = f"UPDATE calls SET status = 'stopped', cost_usd = {unknown} WHERE {these}"
     execute(connection, sql, named)
-    # The clock of its run went on until its lease ended, at the latest.
+    # The clock of its run went on until its lease ended, or until now, at the latest.
     worked = (
         "coalesce(json_extract(data, '$.worked_s'), 0.0) "
         "+ max(0.0, :until - json_extract(data, '$.resumed_at'))"

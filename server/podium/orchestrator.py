@@ -88,13 +88,15 @@ class Orchestrator:
         self._admission.check_size(request)
         request = await self._with_earlier(request, principal)
         request = request.model_copy(update={"files": told_apart(request.files)})
+        # An unguessable id, of which the first six characters will mostly do; a fence; a seed.
+        random = secrets.token_bytes(8 + 6 + 4)
         return Run(
-            run_id=_new_id(),
+            run_id=random[:8].hex(),
             principal=principal,
             request=request,
             pool=pool.cards,
-            fence=secrets.token_hex(6),
-            seed=secrets.randbelow(2**31),
+            fence=random[8:14].hex(),
+            seed=int.from_bytes(random[14:]) & (2**31 - 1),
             status="planned",
             created_at=time.time(),
             parent_id=parent_id,
@@ -217,7 +219,9 @@ class Orchestrator:
 
         await observer(Event(kind="planning", run_id=run.run_id, text=f"planning round {number}"))
         proposal = await self.policies[run.request.strategy].propose(state, ask)
-        await self.store.save_round(run.run_id, number, proposal)
+        # What is accepted is durable with the answer, which comes next.
+        is_plan = isinstance(proposal.next, Plan)
+        await self.store.save_round(run.run_id, number, proposal, wait=is_plan)
         await observer(_told(run, proposal))
         return Round(number=number, proposal=proposal)
 
@@ -301,11 +305,6 @@ class Orchestrator:
         exchange = f"{before.request.question}\n\nAnswer: {before.answer}"
         earlier = f"{before.request.earlier}\n\nQuestion: {exchange}".strip()
         return request.model_copy(update={"earlier": earlier, "follow_up": before.run_id})
-
-
-def _new_id() -> str:
-    """An unguessable id, of which the first six characters will mostly do."""
-    return secrets.token_hex(8)
 
 
 def deadline_of(run: Run) -> float:

@@ -6,24 +6,16 @@ every plan after decoding all the same.
 
 from collections.abc import Iterator, Sequence
 
-LONGEST_PROSE = 800
-"""Characters of reasoning before the lists: some 200 tokens, so that the lists still fit into the
-limit of a plan."""
 SHORTEST_SUBTASK = 8
 LONGEST_SUBTASK = 300
 """Characters."""
 
-_FIRST = "model_id = ["
-# Prose holds no "_": where a model writes "model_", the lists begin, and nothing but lists can
-# follow. A draft of them inside the prose would use up the room for the real ones. The parser wants
-# the label to begin a word.
-_OPENING = f"""opening ::= ([^_]{{0,{LONGEST_PROSE}}} [ \\n*`#:>(-])? "{_FIRST}\""""
 # A JSON string, which Python reads as the same text.
 _LETTER = r"""letter ::= [^"\\\x00-\x1F\x7F] | "\\" ["\\/nt]"""
 
 
-def lists_grammar(workers: int, *, max_steps: int, may_accept: bool = False) -> str:
-    """A grammar for bounded prose and then the three lists, of equal length.
+def lists_grammar(workers: int, *, max_steps: int, may_accept: bool = False, prose: int) -> str:
+    """A grammar for at most *prose* characters and then the three lists, of equal length.
 
     *workers* is how many a plan may name, by number from 0. One branch for each length from one
     to *max_steps*; an access list names earlier steps only, or "all". With *may_accept* there is
@@ -38,10 +30,20 @@ def lists_grammar(workers: int, *, max_steps: int, may_accept: bool = False) -> 
         "worker ::= " + _one_of([str(number) for number in range(workers)]),
         f'subtask ::= "\\"" letter{{{SHORTEST_SUBTASK},{LONGEST_SUBTASK}}} "\\""',
         *_access_rules(max_steps, may_accept=may_accept),
-        _OPENING,
+        _opening(prose),
         _LETTER,
     ]
     return "\n".join(rules) + "\n"
+
+
+def _opening(prose: int) -> str:
+    """Prose, and where the lists begin.
+
+    The prose holds no "_": where a model writes "model_", nothing but the lists can follow. A draft
+    of them inside the prose would use up the room for the real ones. The parser wants their label
+    to begin a word.
+    """
+    return f'opening ::= ([^_]{{0,{prose}}} [ \\n*`#:>(-])? "model_id = ["'
 
 
 def _lists(length: int, *, may_accept: bool) -> str:

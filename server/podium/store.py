@@ -61,15 +61,19 @@ class Store:
         return Store(self.writer, self._reader, self._clock, lease)
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await self.writer.do(self._fenced(work))
+
+    def _fenced(self, work: Callable[[sqlite3.Connection], T]) -> Callable[[sqlite3.Connection], T]:
+        """*work*, refused once the lease is lost."""
         lease = self._lease
         if lease is None:
-            return await self.writer.do(work)
+            return work
 
         def write(connection: sqlite3.Connection) -> T:
             leases.check(connection, lease)
             return work(connection)
 
-        return await self.writer.do(write)
+        return write
 
     async def create_run(self, run: Run) -> None:
         """Store a new run, with its question, files, settings and pool."""
@@ -87,7 +91,7 @@ class Store:
             if key and (before := queries.asked_before(connection, key, now)):
                 return before
             _put_run(connection, run, key)
-            return _certain(leases.claim(connection, run.run_id, owner, now + ttl_s, None))
+            return _certain(leases.claim(connection, run.run_id, owner, None, now=now, ttl_s=ttl_s))
 
         return await self.writer.do(write)
 
@@ -129,11 +133,20 @@ class Store:
         """The runs that are steps of this one, oldest first."""
         return await self._reader.do(partial(queries.children, run_id=run_id))
 
-    async def save_round(self, run_id: str, number: int, proposal: Proposal) -> None:
-        """Store a proposal, before anything of it is carried out, or in place of an earlier one."""
+    async def save_round(
+        self, run_id: str, number: int, proposal: Proposal, *, wait: bool = True
+    ) -> None:
+        """Store a proposal, before anything of it is carried out, or in place of an earlier one.
+
+        Without *wait* it is durable with the next write that is waited for.
+        """
         row = rows.round_row(run_id, number, proposal)
         key = ("run_id", "number")
-        await self._write(lambda connection: upsert(connection, "rounds", row, key))
+        write = self._fenced(lambda connection: upsert(connection, "rounds", row, key))
+        if wait:
+            await self.writer.do(write)
+        else:
+            self.writer.post(write)
 
     async def drop_round(self, run_id: str, number: int) -> None:
         """Forget a proposal that no longer holds; its calls, and so its cost, stay."""
@@ -145,8 +158,12 @@ class Store:
         """A run's rounds in order, with the newest version of each step."""
         return await self._reader.do(partial(queries.rounds, run_id=run_id))
 
-    async def save_step(self, run_id: str, result: StepResult, texts: Iterable[str] = ()) -> None:
+    async def save_step(
+        self, run_id: str, result: StepResult, texts: Iterable[str] = (), *, wait: bool = True
+    ) -> None:
         """Store a step's result, in place of an earlier one with its number and version.
+
+        Without *wait* it is durable with the next write that is waited for.
 
         *texts* are those that it names.
 
@@ -163,7 +180,10 @@ class Store:
             if result.finished:
                 _put_step_in_search(connection, run_id, result)
 
-        await self.writer.do(write)
+        if wait:
+            await self.writer.do(write)
+        else:
+            self.writer.post(write)
 
     async def steps(self, run_id: str, *, every_version: bool = False) -> tuple[StepResult, ...]:
         """A run's steps by number: the newest version of each, or every one, oldest first."""
@@ -217,17 +237,23 @@ class Store:
         """Store what is known of a call, in place of what was known of it before."""
         await self.writer.do(partial(accounts.put_call, record=record))
 
-    async def close_call(self, record: CallRecord, texts: Iterable[str] = ()) -> None:
+    async def close_call(
+        self, record: CallRecord, texts: Iterable[str] = (), *, wait: bool = True
+    ) -> None:
         """Store a call that has ended, with the *texts* that it names.
 
-        What it has cost takes the place of what was reserved for it.
+        What it has cost takes the place of what was reserved for it. Without *wait* it is durable
+        with the next write that is waited for.
         """
 
         def write(connection: sqlite3.Connection) -> None:
             rows.put_texts(connection, texts)
             accounts.settle(connection, record, self._clock())
 
-        await self.writer.do(write)
+        if wait:
+            await self.writer.do(write)
+        else:
+            self.writer.post(write)
 
     async def take_turn(self, limits: RateLimits, tokens: int) -> float:
         """Take an account's turn for a request of so many tokens; else the seconds until it is."""
@@ -317,7 +343,8 @@ class Store:
 
         def write(connection: sqlite3.Connection) -> Lease | None:
             # The time of the write itself, which may have waited for its turn.
-            return leases.claim(connection, run_id, owner, self._clock() + ttl_s, over)
+            now = self._clock()
+            return leases.claim(connection, run_id, owner, over, now=now, ttl_s=ttl_s)
 
         return await self.writer.do(write)
 

@@ -48,8 +48,11 @@ class _TrioToken(Protocol):
 class _Job:
     """A write and, once it is done, what became of it."""
 
-    def __init__(self, run: Callable[[sqlite3.Connection], None]) -> None:
+    def __init__(
+        self, run: Callable[[sqlite3.Connection], object], *, awaited: bool = True
+    ) -> None:
         self.run = run
+        self.awaited = awaited
         self.done = anyio.Event()
         self.error: Exception | None = None
 
@@ -130,6 +133,18 @@ class Writer:
             raise job.error
         return outcome[0]
 
+    def post(self, work: Callable[[sqlite3.Connection], object]) -> None:
+        """Have *work* carried out before all that is given from now on, without waiting for it.
+
+        For what is durable soon enough with the next write that is waited for. A failure is logged.
+
+        Raises:
+            StoreError: the ledger is closed.
+        """
+        if self._closed:
+            raise StoreError(f"The ledger {self._path} is closed.")
+        self._jobs.put(_Job(work, awaited=False))
+
     async def close(self) -> None:
         """Finish what is queued and close the connection."""
         self._closed = True
@@ -198,6 +213,8 @@ def _caller_of_this_loop() -> Callable[[Callable[[list[_Job]], None], list[_Job]
 def _announce(jobs: list[_Job]) -> None:
     for job in jobs:
         job.done.set()
+        if job.error is not None and not job.awaited:
+            logger.warning("a write that nobody waits for failed: %s", job.error)
 
 
 @asynccontextmanager

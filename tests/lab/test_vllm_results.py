@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from podium_lab.bench.vllm_plans import questions
-from podium_lab.bench.vllm_results import Fault, Speed, Written, read, tables
+from podium_lab.bench.vllm_results import Fault, Speed, Written, questions, read, tables
 
 
 def plan(fault: str = "", *, steps: int = 2, cut_off: bool = False) -> Written:

@@ -12,15 +12,16 @@ from tests.recorded_call import RecordedCall
 
 from podium.errors import PlanError
 from podium.plan import Access, Plan, Step
-from podium.plan_grammar import LONGEST_PROSE, LONGEST_SUBTASK, SHORTEST_SUBTASK, lists_grammar
+from podium.plan_grammar import LONGEST_SUBTASK, SHORTEST_SUBTASK, lists_grammar
 from podium.plan_text import parse_plan, plan_schema, render_lists
 from podium.policy import State
-from podium.policy.conductor import Conductor
+from podium.policy.conductor import PROMPTED_PROSE, Conductor
 from podium.trace import RunRequest
 from podium_workers.pool import Pool
 from podium_workers.worker import ModelSettings, Prompt, Reply
 
 steady = settings(derandomize=True, deadline=None, max_examples=200)
+LONGEST_PROSE = 100
 WORKERS = ("ann", "bob", "cy")
 _PART = re.compile(
     r'"(?P<literal>(?:[^"\\]|\\.)*)"|(?P<rule>[a-z][a-z0-9-]*)|(?P<kept>\[(?:[^\]\\]|\\.)*\]'
@@ -51,8 +52,8 @@ def pattern_of(grammar: str) -> re.Pattern[str]:
     return re.compile("".join(parts(rules["root"])))
 
 
-GRAMMAR = pattern_of(lists_grammar(len(WORKERS), max_steps=5))
-AGAIN = pattern_of(lists_grammar(len(WORKERS), max_steps=5, may_accept=True))
+GRAMMAR = pattern_of(lists_grammar(len(WORKERS), max_steps=5, prose=LONGEST_PROSE))
+AGAIN = pattern_of(lists_grammar(len(WORKERS), max_steps=5, may_accept=True, prose=LONGEST_PROSE))
 
 
 def lists(model_id: str, subtasks: str, access_list: str, *, prose: str = "") -> str:
@@ -139,7 +140,7 @@ def test_a_later_round_may_accept_and_read_what_came_before_it() -> None:
 
 @pytest.mark.parametrize(("workers", "max_steps"), [(1, 1), (12, 5), (2, 20)])
 def test_pools_and_limits_of_any_size_have_a_grammar(workers: int, max_steps: int) -> None:
-    pattern = pattern_of(lists_grammar(workers, max_steps=max_steps))
+    pattern = pattern_of(lists_grammar(workers, max_steps=max_steps, prose=0))
     names = [f"w{number}" for number in range(workers)]
     step = Step(worker=names[-1], subtask="Solve it all.")
     last = step.model_copy(update={"access": (*range(max_steps - 1),)})
@@ -175,7 +176,7 @@ async def test_a_conductor_is_held_as_far_as_its_decoder_goes(
     await Conductor(max_steps=3, tries=1).propose(state, ask)
 
     expected = {
-        "grammar": (lists_grammar(2, max_steps=3), None),
+        "grammar": (lists_grammar(2, max_steps=3, prose=PROMPTED_PROSE), None),
         "by position": (None, plan_schema(("boss", "ann"), max_steps=3, by_position=True)),
         "schema": (None, plan_schema(("boss", "ann"), max_steps=3)),
         "nothing": (None, None),

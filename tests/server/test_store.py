@@ -276,6 +276,18 @@ async def test_who_has_renewed_meanwhile_keeps_his_run(store: Store, clock: Cloc
     assert await store.claim(run.run_id, "second", 10, held) is None
 
 
+@pytest.mark.parametrize(("later", "worked"), [(4, 4.0), (60, 10.0)])
+async def test_the_clock_of_a_run_stands_still_once_its_owner_is_dead(
+    store: Store, clock: Clock, later: int, worked: float
+) -> None:
+    run = await stored(store, a_run(status="running", resumed_at=clock.now))
+    await store.claim(run.run_id, "dead", 10)
+    clock.now += later
+    await store.claim(run.run_id, "next", 10, await store.holder(run.run_id))
+    taken = await store.run(run.run_id)
+    assert (taken.worked_s, taken.resumed_at) == (worked, None)
+
+
 async def test_who_has_lost_a_run_writes_no_more_than_what_was_paid(store: Store) -> None:
     run = await stored(store, a_run())
     lease = await store.claim(run.run_id, "first", 10)

@@ -45,7 +45,7 @@ EXAMPLES = "".join(EXAMPLE.format(question=question) for question in QUESTIONS)
 """Longer than the piece of a prompt that vLLM keeps."""
 ASKED = Prompt.of(f"Write three lists for each question.\n\n{EXAMPLES}Question: How far is it?")
 LISTS = ModelSettings(
-    max_output_tokens=1200, temperature=0, grammar=lists_grammar(len(TEAM), max_steps=2)
+    max_output_tokens=1200, temperature=0, grammar=lists_grammar(len(TEAM), max_steps=2, prose=200)
 )
 JSON = ModelSettings(
     max_output_tokens=1200,

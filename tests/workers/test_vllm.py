@@ -344,17 +344,16 @@ async def test_a_server_that_nobody_uses_is_stopped_with_all_its_processes(home:
 
 
 async def test_a_server_that_works_on_a_long_call_is_not_stopped(home: Home) -> None:
+    table = home.table("gpu", "stop_idle_s = 0.2")
     with anyio.fail_after(BOUND_S):
-        async with home.pool(home.table("gpu", "stop_idle_s = 0.2")) as pool:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(own(pool).reply, FOR_EVER, NO_SETTINGS, RecordedCall())
-                await until(lambda: _has_log(home) and "asked for ever" in _log(home))
-                beside = home.beside()
-                with anyio.move_on_after(1.5):  # the engine looks four times a second
-                    await until(lambda: not is_running(beside))
-                assert is_running(beside)
-                tasks.cancel_scope.cancel()
-            await until(lambda: not is_running(beside))
+        async with home.pool(table) as pool, anyio.create_task_group() as tasks:
+            tasks.start_soon(own(pool).reply, FOR_EVER, NO_SETTINGS, RecordedCall())
+            await until(lambda: _has_log(home) and "asked for ever" in _log(home))
+            beside = home.beside()
+            with anyio.move_on_after(1.5):  # the engine looks four times a second
+                await until(lambda: not is_running(beside))
+            assert is_running(beside)
+            tasks.cancel_scope.cancel()
 
 
 async def test_a_server_stays_when_its_users_have_left_and_can_be_stopped(home: Home) -> None:

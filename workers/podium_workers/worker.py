@@ -229,7 +229,7 @@ class Attempt(Protocol):
         ...
 
     async def settle(self, reply: Reply) -> None:
-        """Record the finished request: durable when this returns."""
+        """Record the finished request: durable before what is made of its reply."""
         ...
 
 

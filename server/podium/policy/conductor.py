@@ -26,6 +26,10 @@ Hosted models may use all that their card allows, since their reasoning counts a
 """
 REPLY_TOKENS = 1500
 """Tokens of the last reply that a later round sees; fewer in a small window."""
+TRAINED_PROSE = 1200
+"""Characters of reasoning before the three lists: some 300 of the tokens of a plan."""
+PROMPTED_PROSE = 300
+"""The same for a model that was not trained for it: a small one fills whatever room it has."""
 _OWN_DECODING = frozenset({"local", "vllm"})
 """Kinds of workers whose engines hold a reply to all of a schema, and to a grammar."""
 _ADVICE = 150
@@ -118,8 +122,12 @@ class Conductor:
             may_accept=bool(state.rounds),
             by_position=held,
         )
+        trained = state.pool.conductor_shows == "ordinals"
         grammar = lists_grammar(
-            len(names), max_steps=self._most(state), may_accept=bool(state.rounds)
+            len(names),
+            max_steps=self._most(state),
+            may_accept=bool(state.rounds),
+            prose=TRAINED_PROSE if trained else PROMPTED_PROSE,
         )
         return ModelSettings(
             max_output_tokens=_plan_limit(card),

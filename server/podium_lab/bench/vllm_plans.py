@@ -19,7 +19,6 @@ import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from importlib.resources import files
 from pathlib import Path
 
 import anyio
@@ -40,6 +39,7 @@ from podium_lab.bench.vllm_results import (
     Result,
     Speed,
     Written,
+    questions,
     read,
     tables,
 )
@@ -61,7 +61,7 @@ PASSES = 3
 FENCE = "5f0c9a3e7b1d"
 TIMED = 8
 """Plans that are written by turns to compare speeds."""
-TIMED_TOKENS = 96
+TIMED_TOKENS = 64
 """Tokens at most of each of those."""
 CONDUCTOR = "conductor"
 ENVIRONMENT = {
@@ -140,12 +140,6 @@ class Bench:
 
         await Conductor(tries=1).propose(state, ask)
         return asked[0]
-
-
-def questions() -> tuple[str, ...]:
-    """The questions for which plans are written."""
-    text = (files("podium_lab.bench") / "plan_questions.txt").read_text(encoding="utf-8")
-    return tuple(text.splitlines())
 
 
 def pool_manifest(model: str, python: Path, models_dir: Path) -> PoolManifest:
@@ -287,9 +281,10 @@ async def _pass(
         async with limiter:
             if http is None:
                 reply = await bench.worker.reply(it.prompt, it.settings, Noted())
-                made += reply.usage.output_tokens
+                tokens = reply.usage.output_tokens
             else:
-                made += await _plain(http, address, it)
+                tokens = await _plain(http, address, it)
+            made += tokens
 
     async with anyio.create_task_group() as tasks:
         for it in asked:

@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Iterator, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
@@ -56,6 +57,12 @@ class Fault(Frozen):
 
 Result = Written | Speed | Fault
 _RESULT: TypeAdapter[Result] = TypeAdapter(Result)
+
+
+def questions() -> tuple[str, ...]:
+    """The questions for which plans are written."""
+    text = (files("podium_lab.bench") / "plan_questions.txt").read_text(encoding="utf-8")
+    return tuple(text.splitlines())
 
 
 def read(path: Path) -> tuple[Result, ...]:
