@@ -189,7 +189,8 @@ class Caller:
             bound = self._bound(card, prompt, accounts)
             length = longest_reply(card, bound, wanted, accounts)
             if not length:
-                if not self._may_wait(accounts):
+                # What was read may have changed since, when a call has ended meanwhile.
+                if not closed.is_set() and not self._may_wait(accounts):
                     raise refusal(card, worst(card, bound, wanted), accounts)
                 await closed.wait()
                 continue
