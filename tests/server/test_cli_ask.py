@@ -139,6 +139,7 @@ BAD_PLANS = {
     "blank subtask": ('[{"worker": "boss", "subtask": " "}]', "subtask of step 0: write what"),
     "no worker": ('[{"subtask": "x"}]', "worker of step 0: write the name of a worker"),
     "extra field": ('[{"worker": "boss", "subtask": "x", "y": 1}]', "step 0 has 'y'; a step has"),
+    "no steps": ("[]", "steps: write one at least."),
     "no step": ("[3]", "is not a plan; write"),
     "no JSON": ("[", "is not a plan (Invalid JSON"),
 } | {

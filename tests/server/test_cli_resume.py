@@ -140,6 +140,7 @@ def test_a_run_that_failed_on_its_limit_can_be_given_another(
     run = podium.newest_run()
     assert failed.code == 1
     assert "The limit of 0.5 seconds struck" in failed.err
+    assert f"(`podium resume {run}` goes on with a higher limit.)" in failed.err
 
     provider.answers(openai_reply("Done."))
     done = podium("resume", run, "--max-seconds", "60")

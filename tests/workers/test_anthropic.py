@@ -48,7 +48,7 @@ from podium_workers.hosted import translated
 from podium_workers.hosted_entries import AnthropicEntry
 from podium_workers.learned import Learned
 from podium_workers.manifest import parse_manifest
-from podium_workers.pool import open_pool
+from podium_workers.opening import open_pool
 from podium_workers.wire import ANTHROPIC_URL, ApiKey, TimeLimits
 from podium_workers.worker import (
     Message,

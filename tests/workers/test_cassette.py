@@ -22,7 +22,8 @@ from podium_workers.errors import (
     WorkerError,
 )
 from podium_workers.manifest import load_manifest, parse_manifest
-from podium_workers.pool import Pool, health, open_pool
+from podium_workers.opening import open_pool
+from podium_workers.pool import Pool, health
 from podium_workers.replay import RecordingWorker, ReplayWorker, replay_pool, taped
 from podium_workers.scripted import Script, ScriptedWorker
 from podium_workers.worker import ModelSettings, Price, Prompt, Reply, Worker

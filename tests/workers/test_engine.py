@@ -21,7 +21,7 @@ from podium_workers.engine.llama import memory_needed
 from podium_workers.engine.state import EngineStatus, ModelSpec, read_address
 from podium_workers.errors import UnreachableError
 from podium_workers.manifest import parse_manifest
-from podium_workers.pool import open_pool
+from podium_workers.opening import open_pool
 from podium_workers.weights import path_of
 from podium_workers.worker import ModelSettings, Prompt
 

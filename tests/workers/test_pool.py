@@ -11,7 +11,8 @@ from tests.recorded_call import RecordedCall
 from podium_workers.errors import AuthenticationError, ModelFileError, PoolSelectionError
 from podium_workers.local import LocalWorker
 from podium_workers.manifest import parse_manifest
-from podium_workers.pool import Health, Pool, health, open_pool
+from podium_workers.opening import open_pool
+from podium_workers.pool import Health, Pool, health
 from podium_workers.scripted import ScriptedWorker
 from podium_workers.worker import Call, ModelSettings, Prompt, Reply, WorkerCard
 
@@ -256,7 +257,7 @@ def test_opening_a_pool_imports_no_providers_library_and_no_http_client():
 import sys, anyio
 from pathlib import Path
 from podium_workers.manifest import shipped
-from podium_workers.pool import open_pool
+from podium_workers.opening import open_pool
 
 async def main():
     kinds = set()

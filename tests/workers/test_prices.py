@@ -17,7 +17,7 @@ from podium_workers.entries import card_of
 from podium_workers.errors import ManifestError
 from podium_workers.manifest import parse_manifest
 from podium_workers.openai import OpenAIWorker
-from podium_workers.pool import open_pool
+from podium_workers.opening import open_pool
 from podium_workers.prices import (
     PricedModel,
     all_prices,

@@ -7,7 +7,8 @@ import pytest
 
 from podium_workers.errors import AuthenticationError, ManifestError, RefusedError, WorkerError
 from podium_workers.manifest import parse_manifest
-from podium_workers.pool import Pool, open_pool
+from podium_workers.opening import open_pool
+from podium_workers.pool import Pool
 from podium_workers.probes import probes, probes_hash
 from podium_workers.profile import (
     Profile,

@@ -16,7 +16,7 @@ from podium_workers.hosted_entries import LONGEST_REPLY, OpenAIEntry
 from podium_workers.learned import FILE_NAME, KEPT_FOR, Learned
 from podium_workers.manifest import parse_manifest
 from podium_workers.openai import OpenAIWorker
-from podium_workers.pool import open_pool
+from podium_workers.opening import open_pool
 from podium_workers.prices import price_table
 from podium_workers.quirks import Family, plain_name, quirks_of, quirks_table
 from podium_workers.responses import ResponsesWorker

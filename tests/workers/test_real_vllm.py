@@ -23,7 +23,8 @@ from podium.plan_text import parse_plan, plan_schema
 from podium_lab.environments.vllm import default_folder
 from podium_workers.errors import ContextTooLongError, ModelFileError, WorkerError
 from podium_workers.manifest import parse_manifest
-from podium_workers.pool import Pool, open_pool
+from podium_workers.opening import open_pool
+from podium_workers.pool import Pool
 from podium_workers.retry import reply_with_retry
 from podium_workers.vllm import VllmWorker
 from podium_workers.worker import ModelSettings, Prompt, Reply

@@ -35,7 +35,8 @@ from podium_workers.errors import (
 )
 from podium_workers.hosted_entries import VllmEntry
 from podium_workers.manifest import load_manifest, parse_manifest
-from podium_workers.pool import Pool, health, open_pool
+from podium_workers.opening import open_pool
+from podium_workers.pool import Pool, health
 from podium_workers.retry import reply_with_retry
 from podium_workers.schemas import spaced
 from podium_workers.vllm import VllmWorker

@@ -111,7 +111,7 @@ class CassetteEntry(NamedEntry):
         """
         from podium_workers.replay import ReplayWorker
 
-        return ReplayWorker.of(self).card
+        return ReplayWorker.of(self.file, self.worker or self.name, name=self.name).card
 
 
 class CommandEntry(OwnEntry):

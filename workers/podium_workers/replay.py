@@ -17,7 +17,6 @@ from podium_workers.cassette import (
     marks_of,
     with_marks,
 )
-from podium_workers.entries import CassetteEntry
 from podium_workers.errors import NotRecordedError, WorkerError
 from podium_workers.pool import Checkable, Keyed, Pool
 from podium_workers.worker import Call, ModelSettings, Price, Prompt, Reply, Worker, WorkerCard
@@ -115,14 +114,14 @@ class ReplayWorker:
         self._card = live.card if live else card.model_copy(update=free)
 
     @classmethod
-    def of(cls, entry: CassetteEntry) -> "ReplayWorker":
-        """The worker that a manifest's entry describes.
+    def of(cls, file: str, worker: str, *, name: str) -> "ReplayWorker":
+        """What the cassette in *file* holds of *worker*, as a worker with that name.
 
         Raises:
-            ManifestError: its file is no cassette, or none of that worker.
+            ManifestError: the file is no cassette, or none of that worker.
         """
-        cassette = load_cassette(Path(entry.file))
-        return cls(cassette.card(entry.worker or entry.name), cassette, name=entry.name)
+        cassette = load_cassette(Path(file))
+        return cls(cassette.card(worker), cassette, name=name)
 
     @property
     def card(self) -> WorkerCard:

@@ -38,7 +38,9 @@ def _tell(found: Record, *, quiet: bool) -> None:
         say(f"Then go on:        podium resume {found.run_id}")
     elif found.status not in ("finished", "partial"):
         why = found.error.message if found.error else f"The run is {found.status}."
-        raise RunError(f"{why} (`podium resume {found.run_id}` tries again.)")
+        at_limit = found.error is not None and found.error.code == "limit"
+        then = "goes on with a higher limit" if at_limit else "tries again"
+        raise RunError(f"{why} (`podium resume {found.run_id}` {then}.)")
 
 
 def receipt_line(found: Record) -> str:

@@ -16,7 +16,8 @@ from podium.policy.fixed import Chain, Single
 from podium.runs import Runs, open_runs
 from podium.store import Store, open_store
 from podium_workers.manifest import PoolManifest, default_manifest, load_manifest
-from podium_workers.pool import Pool, open_pool
+from podium_workers.opening import open_pool
+from podium_workers.pool import Pool
 from podium_workers.prices import all_prices, own_prices
 
 

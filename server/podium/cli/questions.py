@@ -251,6 +251,8 @@ def _steps(source: str, data: bytes) -> tuple[Step, ...]:
         steps = _PlanFile.model_validate_json(data, strict=True).steps
     except ValidationError as error:
         raise PlanError("shape", f"{source}: {_wrong(error.errors()[0])}.") from None
+    if not steps:
+        raise PlanError("empty", f"{source}: steps: write one at least.")
     for number, step in enumerate(steps):
         if not step.subtask.strip():
             what = f"subtask of step {number}: {_FIELDS['subtask']}"

@@ -49,7 +49,8 @@ from podium_workers.engine.state import VllmAddress
 from podium_workers.errors import WorkerError
 from podium_workers.hosted_entries import VllmEntry
 from podium_workers.manifest import PoolManifest, shipped
-from podium_workers.pool import Pool, open_pool
+from podium_workers.opening import open_pool
+from podium_workers.pool import Pool
 from podium_workers.retry import reply_with_retry
 from podium_workers.vllm import VllmWorker
 from podium_workers.wire import entries

@@ -19,7 +19,8 @@ from podium.store import open_store
 from podium.trace import RunRequest
 from podium_lab.bench.peers.measuring import Call, Setting, main
 from podium_workers.manifest import parse_manifest
-from podium_workers.pool import Pool, open_pool
+from podium_workers.opening import open_pool
+from podium_workers.pool import Pool
 from podium_workers.scripted import ScriptedWorker
 from podium_workers.worker import Price, Prompt, WorkerCard
 
