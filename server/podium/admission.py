@@ -36,7 +36,8 @@ class Admission:
         pool = self._chosen(request)
         unpriced = [card.name for card in self._unpriced(request)]
         if unpriced and not request.allow_unpriced:
-            if set(unpriced) == set(pool.names) or set(unpriced).intersection(request.workers):
+            named = {*request.workers, request.conductor}
+            if set(unpriced) == set(pool.names) or named.intersection(unpriced):
                 raise PoolError(
                     f"workers: the price of {', '.join(unpriced)} is unknown, so that no limit in "
                     "money can be kept; set allow_unpriced, or give a price in the pool manifest."

@@ -65,10 +65,7 @@ def receipt(
 
 
 def best_so_far(rounds: Sequence[Round], accepted: int | None = None) -> StepResult | None:
-    """The accepted step if it finished, else the newest reply that ends a plan, else the newest.
-
-    A whole answer of an earlier plan is better than a part of a later one.
-    """
+    """The accepted step if it finished, else the newest finished step of the newest round."""
     finished = {
         result.number: result
         for found in rounds
@@ -77,8 +74,7 @@ def best_so_far(rounds: Sequence[Round], accepted: int | None = None) -> StepRes
     }
     if accepted in finished:
         return finished[accepted]
-    whole = {found.plan.numbers[-1] for found in rounds if found.plan}.intersection(finished)
-    return finished[max(whole or finished)] if finished else None
+    return finished[max(finished)] if finished else None
 
 
 def notes(rounds: Sequence[Round], answered_by: StepResult) -> tuple[str, ...]:

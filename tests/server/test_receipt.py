@@ -195,7 +195,7 @@ def test_the_notes_tell_what_went_otherwise_than_planned(first: object, last: ob
     assert notes(steps, steps[0].results[-1]) == (said,)
 
 
-def test_a_whole_answer_of_an_earlier_plan_is_better_than_a_part_of_a_later_one():
+def test_the_best_so_far_is_the_newest_finished_step_of_the_newest_round():
     second = Proposal(next=Plan(steps=PLAN.steps, first=2), source="model")
     part, whole = a_step(2), a_step(3)
     first = rounds_with(a_step(0), a_step(1))
@@ -205,7 +205,7 @@ def test_a_whole_answer_of_an_earlier_plan_is_better_than_a_part_of_a_later_one(
         found = best_so_far((*first, later))
         return found and found.number
 
-    assert (best(part), best(part, whole), best()) == (1, 3, 1)
+    assert (best(part), best(part, whole), best()) == (2, 3, 1)
     assert best_so_far(rounds_with(a_step(0))) == a_step(0), "a part is better than nothing"
 
 
