@@ -95,14 +95,6 @@ async def test_what_changes_of_a_run_is_saved_and_the_rest_stays(store: Store) -
     assert await store.run(run.run_id) == changed
 
 
-async def test_a_text_that_has_changed_in_the_file_is_not_believed(store: Store) -> None:
-    sha = await put_text(store, "A long reply.")
-    sql = "UPDATE blobs SET text = 'A lung reply.' WHERE sha = ?"
-    await store.writer.do(lambda connection: connection.execute(sql, (sha,)))
-    with pytest.raises(StoreError, match=f"The stored text {sha[:12]}… is damaged"):
-        await store.text(sha)
-
-
 async def test_saving_keeps_the_lease(store: Store) -> None:
     run = await stored(store, a_run())
     assert await store.claim(run.run_id, "process", 10)
