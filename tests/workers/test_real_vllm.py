@@ -74,6 +74,7 @@ model = "{self.model}"
 dtype = "bfloat16"
 context_window = 2048
 flags = ["--enforce-eager", "--max-num-seqs", "8"]
+stop_idle_s = 120
 
 [worker.env]
 HF_HUB_OFFLINE = "1"
