@@ -174,9 +174,7 @@ def expected(name: str) -> str:
             return f"a number above {low}, at most {high}"
         case {"type": "number", "exclusiveMinimum": low}:
             return f"a number above {low}"
-        case {"anyOf": [{"type": "number"}, {"type": "null"}]} | {
-            "anyOf": [{"type": "number", "exclusiveMinimum": _}, {"type": "null"}]
-        }:
+        case {"anyOf": [{"type": "number"}, {"type": "null"}]}:
             return "a number above 0"
         case {"type": "array"}:
             return "a list of folders"

@@ -188,6 +188,7 @@ async def test_another_principal_has_a_day_of_his_own(tmp_path: Path) -> None:
         caller = Caller(store, day_usd=310)
         await ask(caller, priced())
         await caller.ask(priced(), Prompt.of("?"), LIMITED, Purpose("run-000002", 0, 0, 0))
+        assert [call.status for call in await store.calls("run-000002")] == ["finished"]
 
 
 async def test_racing_calls_meet_the_limit_of_a_day_exactly(tmp_path: Path) -> None:
