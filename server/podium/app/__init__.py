@@ -24,8 +24,12 @@ INSTRUCTIONS = (
 
 def build_server(runs: Runs, settings: Settings, *, reads_paths: bool) -> MCPServer:
     """The MCP server over the runs of this process, both protocol eras, any transport."""
-    tools = Tools(runs, settings, reads_paths)
-    resources = Resources(runs, settings.principal)
+
+    def principal() -> str:
+        return settings.principal
+
+    tools = Tools(runs, settings, reads_paths, principal)
+    resources = Resources(runs, principal)
     server = BriefServer(
         "podium", title="Podium", version=__version__, instructions=INSTRUCTIONS,
         log_level="WARNING", middleware=[refusing_unknown(PARAMETERS)],

@@ -1,6 +1,7 @@
 """The resources: runs, steps and the pool, to look at."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from podium.app.guards import answers_reader
@@ -19,18 +20,19 @@ class Resources:
     """The resources, bound to the runs of this process."""
 
     runs: Runs
-    principal: str
+    principal: Callable[[], str]
+    """The user that the call at hand comes from."""
 
     @answers_reader
     async def runs_resource(self) -> str:
         """The newest runs."""
-        found = await self.runs.orchestrator.store.summaries(principal=self.principal, limit=50)
+        found = await self.runs.orchestrator.store.summaries(principal=self.principal(), limit=50)
         return RunList(runs=found).model_dump_json(indent=2)
 
     @answers_reader
     async def run_resource(self, run_id: str) -> str:
         """One run with all steps and its receipt."""
-        run = await self.runs.of(run_id, self.principal)
+        run = await self.runs.of(run_id, self.principal())
         store = self.runs.orchestrator.store
         shown = await seen(self.runs, run, reply_characters=PAGE)
         whole = {
@@ -42,7 +44,7 @@ class Resources:
     @answers_reader
     async def best_resource(self, run_id: str) -> str:
         """The answer of a run, or its best one so far, whole."""
-        run = await self.runs.of(run_id, self.principal)
+        run = await self.runs.of(run_id, self.principal())
         if run.answer is not None:
             return run.answer
         best = best_so_far(await self.runs.store.rounds(run.run_id))
@@ -51,7 +53,7 @@ class Resources:
     @answers_reader
     async def step_resource(self, run_id: str, step: int) -> str:
         """One step's prompt and reply, whole."""
-        run = await self.runs.of(run_id, self.principal)
+        run = await self.runs.of(run_id, self.principal())
         return await step_text(self.runs, run, step)
 
     @answers_reader

@@ -1,7 +1,7 @@
 """The tools: what a calling model may ask of Podium. Each looks at a run; none owns one."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -68,6 +68,8 @@ class Tools:
     settings: Settings
     reads_paths: bool
     """Whether callers may name files by path: on stdio they share this machine's user."""
+    principal: Callable[[], str]
+    """The user that the call at hand comes from."""
 
     @answers_errors
     async def orchestrate(
@@ -116,7 +118,7 @@ class Tools:
             run = await self._earlier(run_id, question, files, options, steps)
         else:
             request = await self._request(question, files, options)
-            mine = self.settings.principal
+            mine = self.principal()
             run = await self.runs.ask(request, principal=mine, steps=steps, fresh=fresh)
         until = anyio.current_time() + (max_wait_s or self.settings.max_wait_s)
         while True:
@@ -161,7 +163,7 @@ class Tools:
             allow_unpriced=allow_unpriced,
         )  # fmt: skip
         request = await self._request(question, files, options)
-        run = await self.runs.plan(request, principal=self.settings.principal, fresh=fresh)
+        run = await self.runs.plan(request, principal=self.principal(), fresh=fresh)
         run = await self._wait(run, ctx, max_wait_s)
         store = self.runs.orchestrator.store
         rounds_so_far = await store.rounds(run.run_id)
@@ -192,7 +194,7 @@ class Tools:
         Editing a finished step makes the steps that rest on it stale, to be run again; old replies
         stay in the record. When all steps are done, orchestrate(run_id) gives the answer.
         """
-        run = await self.runs.of(run_id, self.settings.principal)
+        run = await self.runs.of(run_id, self.principal())
         number = None if step < 0 else step
         changes: dict[str, object] = {}
         changes |= {"worker": worker} if worker else {}
@@ -224,7 +226,7 @@ class Tools:
         page: Annotated[int, argument("Page of a long text, from 0.", ge=0)] = 0,
     ) -> Annotated[CallToolResult, RunResult]:
         """A run's status, plan, steps, answer and receipt; costs nothing, can wait for the end."""
-        run = await self.runs.of(run_id, self.settings.principal)
+        run = await self.runs.of(run_id, self.principal())
         if wait_s:
             run = await self._wait(run, ctx, wait_s)
         if run.status not in ("running", "planned"):
@@ -241,7 +243,7 @@ class Tools:
     @answers_errors
     async def cancel_run(self, run_id: RunId) -> Annotated[CallToolResult, RunResult]:
         """Stop a run: no new step is started, replies already paid stay; orchestrate resumes it."""
-        run = await self.runs.of(run_id, self.settings.principal)
+        run = await self.runs.of(run_id, self.principal())
         return await self._told(await self.runs.stop(run.run_id))
 
     @answers_errors
@@ -256,7 +258,7 @@ class Tools:
         store = self.runs.orchestrator.store
         after = _moment(since, "since")
         before = _moment(until, "until")
-        mine = self.settings.principal
+        mine = self.principal()
         if text.strip():
             hits = await store.search(text, principal=mine, since=after, until=before, limit=limit)
             listed = RunList(
@@ -310,7 +312,7 @@ class Tools:
         given += [*(["question"] if question else []), *(["files"] if files else [])]
         if given:
             raise QuestionError(given[0], "cannot be given with run_id; it is the run's own.")
-        run = await self.runs.of(run_id, self.settings.principal)
+        run = await self.runs.of(run_id, self.principal())
         if limits:
             await change_limits(self.runs.orchestrator, run, limits)
         if steps:
