@@ -146,11 +146,19 @@ class Cassette:
         self.pool = pool
         self._calls: dict[str, list[Recorded]] = {}
         for call in calls:
-            before = self._calls.setdefault(call.key, [])
-            # A failure that was tried again is no news: the retry would only wait once more.
-            if before and (failed := before[-1].failure) and failed.kind.transient:
-                before.pop()
-            before.append(call)
+            self.add(call)
+
+    def add(self, call: Recorded) -> None:
+        """One more call, behind those under its key."""
+        before = self._calls.setdefault(call.key, [])
+        # A failure that was tried again is no news: the retry would only wait once more.
+        if before and (failed := before[-1].failure) and failed.kind.transient:
+            before.pop()
+        before.append(call)
+
+    def has(self, key: str) -> bool:
+        """Whether anything was recorded under that key."""
+        return key in self._calls
 
     def take(self, key: str) -> Recorded | None:
         """What was recorded next under that key; None when nothing was."""
