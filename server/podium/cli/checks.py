@@ -17,6 +17,7 @@ import anyio
 from podium import __version__
 from podium.cli.check import Check, Level
 from podium.cli.compose import find_manifest
+from podium.cli.http_checks import http_checks
 from podium.cli.invocation import Invocation
 from podium.cli.ledger_checks import ledger_checks, nearest_folder
 from podium.cli.wording import count, size
@@ -55,6 +56,7 @@ def examine(invocation: Invocation) -> Iterator[Check]:
     yield _settings_check(invocation)
     settings = _settings(invocation)
     yield from ledger_checks(settings.store)
+    yield from http_checks(settings)
     yield _keys(invocation.environment)
     yield from _pool(settings, invocation.environment)
     yield from _models(settings)
@@ -148,7 +150,7 @@ def _usable(manifest: PoolManifest, names: list[str]) -> Check:
         found, remedy = "no worker of the pool can be used", "see the lines above"
         return Check(area="workers", level="problem", found=found, remedy=remedy)
     told = f"{count(len(names), 'worker')} of {len(manifest.workers)}: {', '.join(names)}"
-    remedy = "whether they answer: podium workers"
+    remedy = "whether they answer: podium workers --ask"
     return Check(area="workers", level="ok", found=told, remedy=remedy)
 
 

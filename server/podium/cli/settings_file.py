@@ -3,14 +3,14 @@
 import json
 import os
 import re
-import tempfile
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import JsonValue, ValidationError
 
-from podium.config import Settings, expected
+from podium.cli.whole_file import read_whole, write_whole
+from podium.config import Settings, expected, listed
 from podium.errors import SettingsError
 
 
@@ -25,7 +25,7 @@ def validated(name: str, text: str) -> JsonValue:
     if name not in Settings.model_fields:
         known = ", ".join(Settings.model_fields)
         raise SettingsError(f"There is no setting {name!r}; known are {known}.")
-    given: object = tuple(text.split(os.pathsep)) if name == "file_roots" else text
+    given = listed(name, text)
     try:
         value: object = getattr(Settings.model_validate({name: given}), name)
     except ValidationError:
@@ -34,8 +34,8 @@ def validated(name: str, text: str) -> JsonValue:
         raise SettingsError(f"{name}: the value is empty; `podium config unset {name}` removes it.")
     if isinstance(value, Path):
         return _absolute(value)
-    if isinstance(value, tuple):
-        return [_absolute(Path(part)) for part in text.split(os.pathsep)]
+    if isinstance(given, tuple):
+        return [_absolute(Path(part)) if name == "file_roots" else part for part in given]
     assert isinstance(value, str | int | float), "settings are paths, lists of paths, or plain"
     return value
 
@@ -46,7 +46,7 @@ def read(file: Path) -> dict[str, object]:
     Raises:
         SettingsError: it cannot be read as TOML.
     """
-    return _parsed(_text(file), file)
+    return _parsed(read_whole(file) or "", file)
 
 
 def change(file: Path, name: str, value: JsonValue) -> None:
@@ -56,13 +56,13 @@ def change(file: Path, name: str, value: JsonValue) -> None:
         SettingsError: the file cannot be read or written, or is laid out in a way that would not
             survive the change.
     """
-    text = _text(file)
+    text = read_whole(file) or ""
     wanted = {key: old for key, old in _parsed(text, file).items() if key != name}
     if value is not None:
         wanted[name] = value
     for candidate in _candidates(text, name, value):
         if _says(candidate, wanted):
-            _write(file, candidate)
+            write_whole(file, candidate)
             return
     raise SettingsError(f"{file}: {name!r} cannot be changed without harm; edit the file by hand.")
 
@@ -110,39 +110,11 @@ def _says(text: str, wanted: dict[str, object]) -> bool:
         return False
 
 
-def _text(file: Path) -> str:
-    try:
-        return file.read_bytes().decode("utf-8")  # line ends as they are
-    except FileNotFoundError:
-        return ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{file}: cannot be read: {error}.") from None
-
-
 def _parsed(text: str, file: Path) -> dict[str, object]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{file}: cannot be read as TOML: {error}; mend it by hand.") from None
-
-
-def _write(file: Path, text: str) -> None:
-    """Replace the file as a whole, so that nobody ever reads half of it."""
-    try:
-        real = file.resolve()  # a link to a file that is kept elsewhere stays one
-        real.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", newline="", dir=real.parent, prefix=".podium-", delete=False
-        ) as opened:
-            opened.write(text)
-        try:
-            if real.exists():
-                os.chmod(opened.name, real.stat().st_mode)
-            os.replace(opened.name, real)
-        finally:
-            Path(opened.name).unlink(missing_ok=True)
-    except OSError as error:
-        raise SettingsError(f"{file}: cannot be written ({error.strerror}).") from None
 
 
 def _absolute(path: Path) -> str:
