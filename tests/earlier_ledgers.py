@@ -9,6 +9,7 @@ from pathlib import Path
 from podium.database import connect
 from podium.migrations import MIGRATIONS, migrate
 from podium.plan import Accept, Cut, Plan, Proposal, Step
+from podium.task_book import TaskRow, TaskState
 from podium.trace import CallRecord, Failure, Run, RunRequest, StepResult, TextFile
 from podium_workers.worker import Price, Prompt, Usage, WorkerCard
 
@@ -103,6 +104,26 @@ INNER_CALL = CallRecord(
     model="solver-1", prompt=PROMPT, status="running", started_at=1003.0,
     usage=Usage(input_tokens=1, cost_usd=0.25),
 )  # fmt: skip
+
+TASKS = (
+    TaskRow(
+        task_id="t4sk-done", principal="local", tool="orchestrate", run_id=OUTER.run_id,
+        created_at=1000.0, updated_at=1009.5, expires_at=87400.0, asks=True, answered=("step-0",),
+        outcome=TaskState(
+            status="completed", message=f"Run {OUTER.run_id}: finished.", since=1009.5,
+            result={
+                "content": [{"type": "text", "text": "Neither."}], "isError": False,
+                "resultType": "complete",
+            },
+        ).model_dump_json(),
+    ),
+    TaskRow(
+        task_id="t4sk-open", principal="local", tool="run_step", run_id=HELD.run_id,
+        created_at=2000.0, updated_at=2001.0, expires_at=88400.0, cancelled=True,
+        answered=("step-0", "plan"), declined=("plan",),
+    ),
+)  # fmt: skip
+"""From format 3 on."""
 
 
 def make_earlier(path: Path, version: int) -> None:

@@ -171,7 +171,30 @@ def m002_leases_and_budgets(db: "Database") -> None:
     db.executescript(_LEASES_AND_BUDGETS)
 
 
-MIGRATIONS: tuple[Migration, ...] = (m001_first_schema, m002_leases_and_budgets)
+_TASKS = """
+-- Calls of tools that clients come back for; what such a task looks at is a run, mostly.
+CREATE TABLE tasks (
+    task_id TEXT PRIMARY KEY,
+    principal TEXT NOT NULL,
+    tool TEXT NOT NULL,
+    run_id TEXT REFERENCES runs (run_id) ON DELETE CASCADE,
+    created_at REAL NOT NULL,
+    updated_at REAL NOT NULL,
+    expires_at REAL NOT NULL,
+    outcome TEXT,            -- JSON, once it has ended
+    data TEXT NOT NULL       -- JSON of everything else
+) STRICT;
+CREATE INDEX tasks_by_run ON tasks (run_id) WHERE run_id IS NOT NULL;
+CREATE INDEX tasks_by_end ON tasks (expires_at);
+"""
+
+
+def m003_tasks(db: "Database") -> None:
+    """Tool calls that a client was given a task for."""
+    db.executescript(_TASKS)
+
+
+MIGRATIONS: tuple[Migration, ...] = (m001_first_schema, m002_leases_and_budgets, m003_tasks)
 
 
 def migrate(

@@ -233,6 +233,13 @@ def _weights(connection: sqlite3.Connection) -> dict[Value, int]:
         f"SELECT run_id, {named} AS sha FROM {table} WHERE {there}"
         for table, named, there in _REFERENCES
     )
+    tasks = (
+        f"UNION ALL SELECT head, {_OTHER_BYTES} + {_bytes('outcome', 'data')} "
+        "FROM tasks JOIN families USING (run_id)"
+    )
+    # A survey reads ledgers of earlier formats as they are.
+    if not any(select(connection, "SELECT 1 AS there FROM sqlite_schema WHERE name = 'tasks'")):
+        tasks = ""
     sql = f"""
 WITH RECURSIVE {_FAMILIES},
 last_named (sha, head) AS (
@@ -247,6 +254,7 @@ parts (head, bytes) AS (
     UNION ALL  -- twice: what a step says is in the search as well
     SELECT head, {_STEP_BYTES} + {_bytes("data")} * 2 FROM steps JOIN families USING (run_id)
     UNION ALL SELECT head, {_CALL_BYTES} + {_bytes("data")} FROM calls JOIN families USING (run_id)
+    {tasks}
     UNION ALL
     SELECT head, {_OTHER_BYTES} + {_bytes("text")} FROM blobs LEFT JOIN last_named USING (sha)
 )

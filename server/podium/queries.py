@@ -197,16 +197,21 @@ TOLD_WITHIN_S = 86_400.0
 
 
 def asked_before(connection: sqlite3.Connection, key: str, now: float) -> str | None:
-    """The newest run for the same request, if it is at work, or nobody has been told its end."""
+    """The newest run for the same request, if it goes on, or nobody has been told its end.
+
+    One that waits for its caller, or for a yes to its plan, goes on as well.
+    """
     sql = (
-        "SELECT run_id, status, owner, told, finished_at FROM runs WHERE request_key = :key "
-        "ORDER BY created_at DESC, id DESC LIMIT 1"
+        "SELECT run_id, status, owner, told, finished_at, created_at, status = 'needs_caller' OR "
+        "status = 'planned' AND json_extract(request, '$.approve') = 'plan' AS waits "
+        "FROM runs WHERE request_key = :key ORDER BY created_at DESC, id DESC LIMIT 1"
     )
     for row in select(connection, sql, {"key": key}):
         at_work = row["owner"] is not None or row["status"] == "running"
         ended = row["status"] in ("finished", "partial") and not row["told"]
-        recent = now - float(row["finished_at"] or 0.0) <= TOLD_WITHIN_S
-        if at_work or (ended and recent):
+        since = float(row["finished_at"] or row["created_at"] or 0.0)
+        recent = now - since <= TOLD_WITHIN_S
+        if at_work or ((ended or row["waits"]) and recent):
             return str(row["run_id"])
     return None
 

@@ -24,7 +24,7 @@ from podium.leases import Lease
 from podium.orchestrator import Orchestrator
 from podium.plan import Step
 from podium.revision import check_own_plan, replace_plan
-from podium.store import Store
+from podium.store import Store, Write
 from podium.trace import Event, Observer, Run, RunRequest
 
 LEASE_S = 30.0
@@ -38,6 +38,10 @@ _POLL_S = 0.25
 
 Work = Callable[[Orchestrator, Run, Observer], Awaitable[object]]
 """Something to do with a run while this process holds it; the orchestrator writes as its holder."""
+
+AtEnd = Callable[[PodiumError | None], Awaitable[Write | None]]
+"""Told of the end of work on a run, with what went wrong; gives what is to be written when the run
+is given up. A PodiumError of its own is logged."""
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +66,8 @@ class _Active:
     watchers: set[MemoryObjectSendStream[Event]] = field(
         default_factory=set[MemoryObjectSendStream[Event]]
     )
+    followers: dict[str, AtEnd] = field(default_factory=dict[str, AtEnd])
+    """By a name each, so that none is there twice."""
 
     async def tell(self, event: Event) -> None:
         """Give an event to every watcher; a slow one never holds up the run."""
@@ -193,6 +199,7 @@ class Runs:
 
     async def _work(self, lease: Lease, active: _Active) -> None:
         run_id, held = lease.run_id, self.orchestrator.held(lease)
+        lost = False
         try:
             with active.scope:
                 if active.work:
@@ -201,6 +208,7 @@ class Runs:
                     run = await held.store.run(run_id)
                     active.answered = await held.answer(run, active.tell)
         except LeaseLostError as error:
+            lost = True
             logger.warning("%s", error)
         except PodiumError as error:
             active.error = error
@@ -211,8 +219,11 @@ class Runs:
             with anyio.CancelScope(shield=True):
                 if active.scope.cancel_called:
                     await self._mark_cut_off(held.store, run_id, active)
+                writes: list[Write] = []
+                if not lost and (active.stopped or not active.scope.cancel_called):
+                    writes = await self._tell_end(run_id, active)
                 active.lease = None
-                await self._release(lease)
+                await self._release(lease, writes)
             self._end(run_id, active)
 
     async def _mark_cut_off(self, store: Store, run_id: str, active: _Active) -> None:
@@ -224,16 +235,26 @@ class Runs:
         except StoreError as error:
             logger.warning("run %s could not be stored as stopped: %s", run_id, error)
 
+    async def _tell_end(self, run_id: str, active: _Active) -> list[Write]:
+        writes: list[Write | None] = []
+        while active.followers:  # more may come while one is asked
+            follower = active.followers.pop(next(iter(active.followers)))
+            try:
+                writes.append(await follower(active.error))
+            except PodiumError as error:
+                logger.warning("the end of run %s could not be told: %s", run_id, error)
+        return [write for write in writes if write]
+
     def _end(self, run_id: str, active: _Active) -> None:
         del self._active[run_id]
         for watcher in active.watchers:
             watcher.close()
         active.ended.set()
 
-    async def _release(self, lease: Lease) -> None:
+    async def _release(self, lease: Lease, also: Sequence[Write] = ()) -> None:
         """Give a run up. A ledger that cannot be written must not end the other runs."""
         try:
-            await self.store.release(lease)
+            await self.store.release(lease, also)
         except StoreError as error:
             lease_s = self.holding.lease_s
             logger.warning("run %s stays held for %g s: %s", lease.run_id, lease_s, error)
@@ -289,6 +310,16 @@ class Runs:
             return
         active.stopped = then == "stop"
         active.scope.cancel()
+
+    def follow(self, run_id: str, name: str, then: AtEnd) -> None:
+        """Call *then* when this process's work on a run ends, and write what it gives.
+
+        That is in the ledger in the moment in which the run is free, never before or after. Not if
+        the run goes on elsewhere or later, since it was taken over, or interrupted with the
+        process; nor when this process does not work on it. Once for each *name*.
+        """
+        if active := self._active.get(run_id):
+            active.followers[name] = then
 
     # Stopping.
 

@@ -35,6 +35,8 @@ from podium_workers.worker import RateLimits, Usage
 T = TypeVar("T")
 Clock = Callable[[], float]
 """Gives Unix time; may be asked from any thread."""
+Write = Callable[[sqlite3.Connection], object]
+"""Something to write into the ledger; it may be carried out again when a transaction fails."""
 
 text_hash = rows.sha
 """The name under which a text is stored."""
@@ -55,6 +57,11 @@ class Store:
         self._reader = reader
         self._clock = clock
         self._lease = lease
+
+    @property
+    def reader(self) -> Reader:
+        """Where all reading goes through."""
+        return self._reader
 
     def held(self, lease: Lease) -> "Store":
         """The ledger as the holder of *lease* writes it."""
@@ -357,9 +364,15 @@ class Store:
 
         return await self.writer.do(write)
 
-    async def release(self, lease: Lease) -> None:
-        """Give a run up, unless it was taken over."""
-        await self.writer.do(partial(leases.release, lease=lease))
+    async def release(self, lease: Lease, also: Iterable[Write] = ()) -> None:
+        """Give a run up, unless it was taken over, and *also* write this in the same moment."""
+        writes = [*also, partial(leases.release, lease=lease)]
+
+        def write(connection: sqlite3.Connection) -> None:
+            for each in writes:
+                each(connection)
+
+        await self.writer.do(write)
 
     async def ask_stop(self, run_id: str) -> None:
         """Tell the process that carries out a run to stop it."""

@@ -15,6 +15,7 @@ from podium.database import connect
 from podium.errors import StoreError
 from podium.migrations import APPLICATION_ID, MIGRATIONS, Migration, migrate
 from podium.store import open_store
+from podium.task_book import TaskBook
 
 
 def m002_adds_a_column(db: Database) -> None:
@@ -196,6 +197,20 @@ async def test_what_an_earlier_podium_stored_is_read_as_it_was_meant(
         assert [hit.summary.run_id for hit in await store.search("check it")] == [outer.run_id]
         assert (await store.usage(outer.run_id)).input_tokens == 31
         assert (await store.worker_history("solver", "solver-1")).mean_output_tokens == 5
+
+
+@pytest.mark.parametrize("version", range(3, len(MIGRATIONS) + 1))
+async def test_tasks_of_an_earlier_podium_are_read_as_they_were_meant(
+    path: str, version: int
+) -> None:
+    make_earlier(Path(path), version)
+
+    async with open_store(path) as store:
+        book = TaskBook(store, lambda: 2002.0)
+        for row in earlier_ledger.TASKS:
+            found = await book.find(row.task_id)
+            assert found is not None
+            assert (found, found.end) == (row, row.end)
 
 
 @EVERY_FORMAT
