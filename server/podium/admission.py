@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from podium.errors import PoolError, QuestionError
+from podium.errors import PoolError, QuestionError, UnpricedError
 from podium.plan import Step
 from podium.tokens import estimate_tokens
 from podium.trace import Run, RunRequest
@@ -32,16 +32,14 @@ class Admission:
 
         Raises:
             PoolError: an unknown name, or nothing left.
+            UnpricedError: none that is meant has a known price, and money is limited.
         """
         pool = self._chosen(request)
         unpriced = [card.name for card in self._unpriced(request)]
         if unpriced and not request.allow_unpriced:
             named = {*request.workers, request.conductor}
             if set(unpriced) == set(pool.names) or named.intersection(unpriced):
-                raise PoolError(
-                    f"workers: the price of {', '.join(unpriced)} is unknown, so that no limit in "
-                    "money can be kept; set allow_unpriced, or give a price in the pool manifest."
-                )
+                raise UnpricedError(unpriced)
             pool = pool.allowed(exclude=unpriced)
         if request.conductor and request.conductor not in pool.names:
             allowed = ", ".join(pool.names)

@@ -135,6 +135,13 @@ class Caller:
         """Reported prompt tokens over estimated ones for this worker; 1 until it has reported."""
         return self._shared.ratios.get(card.name, 1.0)
 
+    def queue_of(self, card: WorkerCard) -> int:
+        """The place that one more call of this worker would have in its queue; 0 if none waits."""
+        limiter = self._shared.limiters.get(card.name)
+        if limiter is None or limiter.available_tokens > 0:
+            return 0
+        return limiter.statistics().tasks_waiting + 1
+
     async def ask(
         self,
         worker: Worker,

@@ -4,6 +4,7 @@ PodiumError
 ├── PlanError       a plan that cannot be read or is not allowed; `rule` says why
 ├── QuestionError   a question, file or argument that cannot be used; `field` says which
 ├── PoolError       no worker left to do the work, or an unknown one was named
+│   └── UnpricedError   money is limited, but what the workers cost is unknown
 ├── StepError       a step that cannot be run (unknown, not ready, already running)
 ├── RunError        a run that cannot do what was asked of it (unknown, running elsewhere)
 ├── LimitError      a limit of the run or of the day is reached; `limit` says which
@@ -12,6 +13,7 @@ PodiumError
 └── SettingsError   the configuration is wrong
 """
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 PlanRule = Literal[
@@ -45,6 +47,17 @@ class QuestionError(PodiumError):
 
 class PoolError(PodiumError):
     code = "pool"
+
+
+class UnpricedError(PoolError):
+    """Money is limited, and the price of the workers that would do it is unknown."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        super().__init__(
+            f"workers: the price of {', '.join(names)} is unknown, so that no limit in money can "
+            "be kept; set allow_unpriced, or give a price in the pool manifest."
+        )
 
 
 class StepError(PodiumError):

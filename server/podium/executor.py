@@ -247,7 +247,9 @@ class Execution:
         try:
             # Durable with the record of the first call, which comes next.
             await self._keep(running, stored, wait=worker is None)
-            await self._tell("step_started", blank.subtask, blank.number, name)
+            place = self.caller.queue_of(worker.card) if worker else 0
+            queued = f"place {place} in the queue of {name}: " if place else ""
+            await self._tell("step_started", queued + blank.subtask, blank.number, name)
             gained = await (
                 self._reply(worker, prompt, running) if worker else self._nested(fitted.text)
             )

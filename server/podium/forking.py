@@ -76,7 +76,9 @@ async def _create(orchestrator: Orchestrator, run: Run) -> Run:
     prompts, and only what was changed makes a difference.
     """
     made = await orchestrator.prepare(run.request, principal=run.principal)
-    same = {"request": run.request, "fence": run.fence, "seed": run.seed}
+    # Whoever forks a run has seen its plan.
+    request = run.request.model_copy(update={"approve": "nothing"})
+    same = {"request": request, "fence": run.fence, "seed": run.seed}
     forked = made.model_copy(update=same | {"forked_from": run.run_id})
     await orchestrator.store.create_run(forked)
     return forked

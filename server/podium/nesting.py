@@ -13,13 +13,18 @@ Create = Callable[[RunRequest, Run], Awaitable[Run]]
 
 
 def nested_request(parent: Run, question: str) -> RunRequest:
-    """What a run that is a step of *parent* is asked: one level less deep, under its limits."""
+    """What a run that is a step of *parent* is asked: one level less deep, under its limits.
+
+    It asks nobody outside: only the run above it can wait.
+    """
     changes: dict[str, object] = {
         "question": question,
         "files": (),
         "earlier": "",
         "follow_up": None,
         "depth": parent.request.depth - 1,
+        "caller": False,
+        "approve": "nothing",
     }
     return parent.request.model_copy(update=changes)
 

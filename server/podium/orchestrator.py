@@ -31,7 +31,7 @@ from podium.leases import Lease
 from podium.nesting import Children, nested_request
 from podium.paid import paid_replies, prompt_sha
 from podium.plan import Accept, Plan, Proposal
-from podium.policy import Policy, State
+from podium.policy import Paced, Policy, State
 from podium.store import Store
 from podium.trace import (
     Event,
@@ -83,10 +83,15 @@ class Orchestrator:
         """
         if request.strategy not in self.policies:
             known = ", ".join(sorted(self.policies))
-            raise QuestionError("strategy", f"{request.strategy!r} is unknown; use one of {known}.")
+            unset = " 'trinity' needs the setting coordinator." * (request.strategy == "trinity")
+            raise QuestionError(
+                "strategy", f"{request.strategy!r} is unknown; use one of {known}.{unset}"
+            )
         pool = self.allowed(request)
         self._admission.check_size(request)
         request = await self._with_earlier(request, principal)
+        if isinstance(policy := self.policies[request.strategy], Paced):
+            request = request.model_copy(update={"rounds": policy.rounds})
         request = request.model_copy(update={"files": told_apart(request.files)})
         # An unguessable id, of which the first six characters will mostly do; a fence; a seed.
         random = secrets.token_bytes(8 + 6 + 4)
@@ -173,6 +178,10 @@ class Orchestrator:
         rounds = await self._with_failed_stale(run, await self.store.rounds(run.run_id))
         broken: dict[str, Failure] = {}
         while True:
+            if rounds and run.request.waits_for_approval:
+                waits = "the plan waits for the user's yes"
+                await observer(Event(kind="waiting", run_id=run.run_id, text=waits))
+                return await save(self.store, run, status="planned", notes=())
             unfinished = next((n for n, found in enumerate(rounds) if _pending(found)), None)
             if unfinished is not None:
                 execution = self.execution(run, rounds, unfinished, observer, deadline, broken)

@@ -69,7 +69,7 @@ class StepResult(Frozen):
 class Waiting(Frozen):
     """A step cannot go on until somebody outside does something; the clock stands still."""
 
-    kind: Literal["caller", "budget", "plan_approval"]
+    kind: Literal["caller"]
     step: int
     ask: str
     """What is asked, as text for whoever has to do it."""
@@ -152,10 +152,21 @@ class RunRequest(Frozen):
     """Steps of all plans of the run together."""
     allow_unpriced: bool = False
     """Whether workers of unknown price may work although money is limited."""
+    caller: bool = False
+    """Whether the conductor may give steps to `caller`, the assistant that asked."""
+    approve: Literal["nothing", "plan"] = "nothing"
+    """What the user wants to see before it is paid for."""
+    approved: bool = False
+    """Whether the user has said yes to it."""
     follow_up: str | None = None
     """Run whose question and answer come before this question."""
     earlier: str = ""
     """The text of that earlier exchange, as it stood when this run was made."""
+
+    @property
+    def waits_for_approval(self) -> bool:
+        """Whether a plan may be made, but not carried out, before the user says yes."""
+        return self.approve == "plan" and not self.approved
 
 
 RunStatus = Literal[

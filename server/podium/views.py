@@ -1,10 +1,12 @@
 """A run as its reader sees it: one model for tools, resources and the command line's JSON."""
 
+from collections.abc import Sequence
+
 from podium.estimate import Estimate
-from podium.plan import Plan, PlanSource
+from podium.plan import CALLER, Plan, PlanSource
 from podium.receipt import Receipt, best_so_far, receipt
 from podium.store import Store
-from podium.trace import Cut, Failure, Round, Run, RunStatus, StepResult
+from podium.trace import Cut, Failure, Round, Run, RunStatus, RunSummary, StepResult
 from podium_workers.worker import Frozen, Prompt, Usage, WorkerCard
 
 
@@ -58,6 +60,9 @@ class RunView(Frozen):
     """Step that gave it; -1 when none has finished, or there is an answer."""
     notes: list[str]
     """What the reader of the answer has to know."""
+    degraded: bool
+    """Whether the answer rests on less than was planned: a step failed or was done by another
+    worker, no plan could be read, or a limit ended the run. The notes and steps say how."""
     limit: str
     """The limit that ended it: usd, day_usd, tokens, steps or seconds; empty when none did."""
     error: str
@@ -69,8 +74,16 @@ class RunView(Frozen):
     seconds: float
 
 
+_RAISED = {"usd": "max_usd", "tokens": "max_tokens", "steps": "max_steps", "seconds": "max_seconds"}
+"""The argument that raises a limit."""
 ANSWER = 20_000
 """Characters of an answer in a view; the whole one comes in pages."""
+_QUESTION = 120
+"""Characters that a line about a run shows of its question."""
+_SUBTASK = 100
+"""Characters that a line about a step shows of its subtask."""
+_READABLE = 1500
+"""Characters of each reply that a step of the caller's may read, as the text shows them."""
 _BEST = 600
 """Characters that a text result shows of the best answer so far."""
 _LONGEST = 2000
@@ -103,12 +116,30 @@ async def view(
         best_so_far=best.reply[:ANSWER] if best else "",
         best_step=best.number if best else -1,
         notes=list(run.notes),
+        degraded=_is_degraded(run, plans),
         limit=run.limit or "",
-        error=run.error.message if run.error else "",
-        needs="\n".join(f"Step {line.step}: {line.subtask}" for line in waiting),
+        error=(run.error.message.strip() or run.error.code) if run.error else "",
+        needs=_needs(run, steps, waiting),
         usage=paid.total,
         seconds=round(paid.seconds, 3),
     )
+
+
+def _is_degraded(run: Run, plans: Sequence[Round]) -> bool:
+    if run.status == "partial" or any(found.proposal.source == "fallback" for found in plans):
+        return True
+    results = [result for found in plans for result in found.results]
+    return any(
+        result.status == "failed"
+        or (result.finished and result.worker not in (result.planned_worker, CALLER))
+        for result in results
+    )
+
+
+def _needs(run: Run, steps: Sequence[StepView], waiting: Sequence[StepView]) -> str:
+    if run.status == "planned" and run.request.waits_for_approval and steps:
+        return "The user's yes to this plan."
+    return "\n".join(f"Step {line.step}: {line.subtask}" for line in waiting)
 
 
 def _short(text: str) -> str:
@@ -171,40 +202,79 @@ def summary(seen: RunView) -> str:
     count = len(seen.steps)
     tokens = seen.usage.input_tokens + seen.usage.output_tokens
     by = f" by {', '.join(workers)}" if workers else ""
+    status = f"{seen.status} (degraded)" if seen.degraded else seen.status
     return (
-        f"Run {seen.run_id}: {seen.status}, {count} step{'' if count == 1 else 's'}{by}, "
+        f"Run {seen.run_id}: {status}, {count} step{'' if count == 1 else 's'}{by}, "
         f"{seen.seconds:.1f} s, {tokens} tokens, {money(seen.usage.cost_usd)}."
     )
 
 
-def told(seen: RunView, expected: Estimate | None = None, *, answer: str = "") -> str:
-    """A run in a few lines, for whoever asked for it; *answer* is the whole of it."""
-    lines = [_headline(seen, answer or seen.answer)]
+def told(
+    seen: RunView,
+    expected: Estimate | None = None,
+    *,
+    answer: str = "",
+    takes: Estimate | None = None,
+    wait_s: float = 40,
+) -> str:
+    """A run in a few lines, for whoever asked for it; *answer* is the whole of it.
+
+    A plan that is told with what is *expected* of it is shown; what it *takes* is told while it is
+    carried out, with a wait of *wait_s* seconds to ask again with.
+    """
+    if seen.working:
+        lines = [_working(seen, takes, int(wait_s)) + _best(seen)]
+        lines += [_turn(seen)] if seen.needs else []
+    else:
+        lines = [_headline(seen, answer or seen.answer)]
     if expected:
-        lines.append(_planned(seen, expected))
+        lines.append(told_plan(seen, expected))
     lines += [f"Note: {note}" for note in seen.notes]
+    if seen.limit in _RAISED and not seen.working:
+        again = f"orchestrate(run_id={seen.run_id!r}, {_RAISED[seen.limit]}=…)"
+        lines.append(f"With a higher limit it goes on: {again}.")
     lines.append(summary(seen))
     return "\n\n".join(lines)
 
 
+def _working(seen: RunView, takes: Estimate | None, wait_s: int) -> str:
+    """What is going on, for a model that would otherwise lose patience."""
+    if seen.steps:
+        done = sum(line.status == "finished" for line in seen.steps)
+        at = f"{done} of {len(seen.steps)} planned steps are done"
+        at += "".join(
+            f"; {line.worker} is at step {line.step}: {line.subtask[:_SUBTASK]}"
+            for line in seen.steps
+            if line.status == "running"
+        )
+    else:
+        at = "planning who does what"
+    return (
+        f"Still working: {at.rstrip('.')}. {_so_far(seen, takes)}. The work goes on without you. "
+        f"Wait for it with get_run(run_id={seen.run_id!r}, wait_s={wait_s}), as often as it "
+        "takes: that is free, starts nothing twice and loses nothing. Do not ask the question anew."
+    )
+
+
+def _so_far(seen: RunView, takes: Estimate | None) -> str:
+    spent = f"{seen.seconds:.0f} s so far"
+    middle = takes.seconds.expected if takes else None
+    if middle is None or middle < 1:
+        return spent
+    if seen.seconds <= middle:
+        return f"{spent}; the whole plan takes about {_seconds(middle)} by the estimate"
+    worst = _seconds(takes.seconds.worst if takes else None)
+    return f"{spent}, longer than the {_seconds(middle)} expected; at worst {worst}"
+
+
 def _headline(seen: RunView, answer: str) -> str:
     again = f"orchestrate(run_id={seen.run_id!r})"
-    if seen.working:
-        done = sum(line.status == "finished" for line in seen.steps)
-        at = f"{done} of {len(seen.steps)} planned steps are done" if seen.steps else "planning"
-        return (
-            f"Still working: {at}. The work goes on; wait for it with "
-            f"get_run(run_id={seen.run_id!r}, wait_s=40), which is free.{_best(seen)}"
-        )
     if answer:
         return answer
     if seen.error:
         return f"No answer: {seen.error} {again} tries again.{_best(seen)}"
     if seen.needs:
-        return (
-            f"Your turn. {seen.needs}\n"
-            f"Give it with run_step(run_id={seen.run_id!r}, step=…, result=…)."
-        )
+        return _turn(seen)
     left = [line.step for line in seen.steps if line.status != "finished"]
     if left:
         return (
@@ -213,6 +283,36 @@ def _headline(seen: RunView, answer: str) -> str:
         )
     return (
         f"{'Nothing left to run' if seen.steps else 'Not planned yet'}. {again} gives the answer."
+    )
+
+
+def _turn(seen: RunView) -> str:
+    """What whoever called has to do, so that the run can go on."""
+    waiting = [line for line in seen.steps if line.status == "waiting"]
+    if not waiting:
+        return (
+            "The plan below waits for the user's yes. Show it to them with its price; "
+            f"orchestrate(run_id={seen.run_id!r}) starts it, cancel_run drops it."
+        )
+    asked = [f"Step {line.step}: {line.subtask}{_readable(seen, line)}\n\n" for line in waiting]
+    # A run that is planned is walked step by step.
+    goes_on = "run_step then does the next" if seen.status == "planned" else "the run then goes on"
+    return (
+        f"Your turn: do this yourself, with what you can see and run.\n\n{''.join(asked)}"
+        f"Then give what came of it: run_step(run_id={seen.run_id!r}, step={waiting[0].step}, "
+        f"result='…'); {goes_on}."
+    )
+
+
+def _readable(seen: RunView, line: StepView) -> str:
+    """The replies that a step of the caller's may read."""
+    done = {other.step: other for other in seen.steps if other.status == "finished"}
+    return "".join(
+        f"\n  It may read step {read} ({done[read].worker}): {done[read].reply[:_READABLE]}"
+        + (f"… (whole: get_run(run_id={seen.run_id!r}, step={read}))" if more else "")
+        for read in line.access
+        if read in done
+        for more in [done[read].reply_characters > _READABLE]
     )
 
 
@@ -239,6 +339,16 @@ def told_steps(seen: RunView) -> str:
     return "\n".join(lines)
 
 
+def told_runs(found: Sequence[RunSummary], limit: int) -> str:
+    """One line a run; that there may be more than *limit*."""
+    lines = [
+        f"{run.run_id} {run.status}: {' '.join(run.question[:_QUESTION].split())}" for run in found
+    ]
+    if len(lines) == limit:
+        lines.append("There may be more: raise limit, or set until to look further back.")
+    return "\n".join(lines) or "No runs found."
+
+
 def told_worker(card: WorkerCard) -> str:
     """One line about a worker."""
     return (
@@ -256,7 +366,8 @@ def price(card: WorkerCard) -> str:
     return f"${card.price.input:g} in, ${card.price.output:g} out per million tokens"
 
 
-def _planned(seen: RunView, expected: Estimate) -> str:
+def told_plan(seen: RunView, expected: Estimate) -> str:
+    """A plan, a line for each step, with its price and time."""
     lines = [
         f"{line.step}. {line.worker}{_reads(line.access)}: {line.subtask}" for line in seen.steps
     ]

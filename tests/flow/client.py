@@ -1,17 +1,19 @@
 """A real MCP client of a real `podium serve`, for the tests of the whole."""
 
-import socket
+import sqlite3
 import subprocess
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import Literal, cast
 
 import anyio
+import anyio.to_thread
 from mcp import Client
+from mcp.client.session import ElicitationFnT
 from mcp.client.stdio import StdioServerParameters
 from mcp.types import CallToolResult, TextContent
 from pydantic import JsonValue
-from tests.command_line import CommandLine
+from tests.command_line import CommandLine, finish
 
 Era = Literal["legacy", "2026-07-28"]
 Transport = Literal["stdio", "http"]
@@ -19,42 +21,50 @@ Transport = Literal["stdio", "http"]
 
 @asynccontextmanager
 async def connected(
-    podium: CommandLine, transport: Transport = "stdio", era: Era = "2026-07-28"
+    podium: CommandLine,
+    transport: Transport = "stdio",
+    era: Era = "2026-07-28",
+    *,
+    asks: ElicitationFnT | None = None,
 ) -> AsyncGenerator[Client]:
-    """A client of `podium serve`, a real process."""
+    """A client of `podium serve`, a real process; *asks* is how it asks its user."""
     if transport == "stdio":
         command = podium.argv("serve")
         parameters = StdioServerParameters(
             command=command[0], args=command[1:], env=podium.environ, cwd=podium.folder
         )
-        async with Client(parameters, mode=era) as client:
+        async with Client(parameters, mode=era, elicitation_callback=asks) as client:
             yield client
         return
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
-    server = podium.start("serve", "--http", "--port", str(port))
+    async with (
+        http_server(podium) as url,
+        Client(url, mode=era, elicitation_callback=asks) as client,
+    ):
+        yield client
+
+
+@asynccontextmanager
+async def http_server(podium: CommandLine, *options: str) -> AsyncGenerator[str]:
+    """The address of a `podium serve --http`, a real process."""
+    server = podium.start("serve", "--http", "--port", "0", *options)
     try:
-        await _listening(server, port)
-        async with Client(f"http://127.0.0.1:{port}/mcp", mode=era) as client:
-            yield client
+        yield await address_of(server)
     finally:
         server.terminate()
-        server.communicate(timeout=10)
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(finish, server)
     assert server.returncode == 128 + 15
 
 
-async def _listening(server: "subprocess.Popen[bytes]", port: int) -> None:
+async def address_of(server: "subprocess.Popen[bytes]") -> str:
+    """Where a server says on stderr that it listens."""
+    assert server.stderr is not None
     with anyio.fail_after(30):
-        while server.poll() is None:
-            try:
-                stream = await anyio.connect_tcp("127.0.0.1", port)
-            except OSError:
-                await anyio.lowlevel.checkpoint()
-            else:
-                await stream.aclose()
-                return
-    raise AssertionError("podium serve --http ended before it listened")
+        line = b""
+        while b"serves http://" not in line:
+            line = await anyio.to_thread.run_sync(server.stderr.readline)
+            assert line, "the server ended before it listened"
+    return line.decode().split()[-1]
 
 
 def text(result: CallToolResult) -> str:
@@ -70,3 +80,9 @@ def data(result: CallToolResult) -> dict[str, JsonValue]:
 
 def steps(result: CallToolResult) -> list[dict[str, JsonValue]]:
     return cast("list[dict[str, JsonValue]]", data(result)["steps"])
+
+
+def rows(podium: CommandLine, query: str) -> list[tuple[object, ...]]:
+    """What the ledger's file says."""
+    with closing(sqlite3.connect(podium.ledger)) as connection:
+        return connection.execute(query).fetchall()

@@ -2,16 +2,15 @@
 
 import sqlite3
 import threading
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 
 import anyio
 import anyio.to_thread
 import pytest
 from mcp import Client
 from pydantic import JsonValue
-from tests.command_line import CommandLine, finish, use_hosted
-from tests.flow.client import connected, data
+from tests.command_line import CommandLine, use_hosted
+from tests.flow.client import connected, data, http_server
 from tests.provider_simulator import Answer, Asked, Provider, openai_reply
 
 BOUND_S = 90
@@ -69,22 +68,6 @@ async def test_two_servers_that_are_asked_the_same_at_once_pay_once(
 
     assert len(set(runs)) == (2 if fresh else 1)
     assert len(provider.requests) == (2 if fresh else 1)
-
-
-@asynccontextmanager
-async def http_server(podium: CommandLine) -> AsyncGenerator[str]:
-    """The address of a `podium serve --http`."""
-    server = podium.start("serve", "--http", "--port", "0")
-    try:
-        assert server.stderr is not None
-        line = b""
-        while not line.startswith(b"Podium serves "):
-            line = await anyio.to_thread.run_sync(server.stderr.readline)
-            assert line
-        yield line.decode().removeprefix("Podium serves ").strip()
-    finally:
-        server.terminate()
-        await anyio.to_thread.run_sync(finish, server)
 
 
 async def test_a_client_that_was_cut_off_asks_again_and_is_told_for_nothing(

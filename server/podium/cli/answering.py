@@ -8,7 +8,7 @@ from podium.cli.wording import as_json, count, put, put_json, spent
 from podium.errors import RunError
 
 WAITS_FOR_USER = 3
-"""Exit code when a step has to be done by the user."""
+"""Exit code when a step has to be done, or the plan approved, by the user."""
 
 
 def finish(ctx: click.Context, found: Record, *, json_: bool, quiet: bool) -> None:
@@ -22,7 +22,7 @@ def finish(ctx: click.Context, found: Record, *, json_: bool, quiet: bool) -> No
     elif found.answer is not None:
         put(found.answer)
     _tell(found, quiet=quiet)
-    ctx.exit(WAITS_FOR_USER if found.status == "needs_caller" else 0)
+    ctx.exit(WAITS_FOR_USER if found.status in ("needs_caller", "planned") else 0)
 
 
 def _tell(found: Record, *, quiet: bool) -> None:
@@ -36,6 +36,8 @@ def _tell(found: Record, *, quiet: bool) -> None:
         first = found.waiting[0].step if found.waiting else 0
         say(f"Give your result:  podium step {found.run_id} {first} --result @FILE")
         say(f"Then go on:        podium resume {found.run_id}")
+    elif found.status == "planned":
+        say(f"The plan waits for your yes:  podium resume {found.run_id}")
     elif found.status not in ("finished", "partial"):
         why = found.error.message if found.error else f"The run is {found.status}."
         at_limit = found.error is not None and found.error.code == "limit"

@@ -6,12 +6,12 @@ import anyio
 import click
 
 from podium.cli.answering import finish
+from podium.cli.approving import Left, left, settled
 from podium.cli.compose import open_podium
 from podium.cli.following import ask as ask_and_follow
 from podium.cli.following import choose_progress
 from podium.cli.invocation import Invocation, pass_invocation
 from podium.cli.questions import Asked, question_options
-from podium.cli.record import Record, record
 from podium.cli.signals import stoppable
 from podium.plan import Step
 from podium.trace import RunRequest
@@ -27,9 +27,14 @@ Examples:
   podium ask "And in winter?" --follow-up 6a53c0
   podium ask "Sum up both." --strategy single --local-only --max-seconds 60
   podium ask "Is this proof right?" --file proof.md --max-usd 0.25
+  podium ask "Why does test_total fail?" --caller --approve plan
   podium ask "Prove it." --plan my-plan.json"""
 )
 @question_options
+@click.option(
+    "--approve", type=click.Choice(["nothing", "plan"]),
+    help="plan: show the plan and its price, and wait for a yes [default: the setting].",
+)  # fmt: skip
 @click.option("--json", "json_", is_flag=True, help="One JSON object on stdout.")
 @click.option("--quiet", is_flag=True, help="No progress and no receipt on stderr.")
 @pass_invocation
@@ -46,7 +51,8 @@ def ask(
     asked = Asked.model_validate(given)
     request, steps = asked.request(invocation.settings), asked.plan()
     asking = _Ask(invocation, request, steps or (), asked.fresh, quiet)
-    finish(ctx, anyio.run(stoppable, asking.run), json_=json_, quiet=quiet)
+    found = settled(invocation, anyio.run(stoppable, asking.run), quiet=quiet)
+    finish(ctx, found, json_=json_, quiet=quiet)
 
 
 @dataclass(frozen=True)
@@ -57,12 +63,11 @@ class _Ask:
     fresh: bool
     quiet: bool
 
-    async def run(self) -> Record:
+    async def run(self) -> Left:
         settings, environment = self.invocation.settings, self.invocation.environment
         async with open_podium(settings, environment, quiet=self.quiet) as podium:
             progress = choose_progress(quiet=self.quiet)
             run = await ask_and_follow(
                 podium, self.request, progress, steps=self.steps, fresh=self.fresh
             )
-            await podium.store.mark_told(run.run_id)
-            return await record(podium.store, run)
+            return await left(podium, run)

@@ -58,7 +58,8 @@ def plan(invocation: Invocation, *, json_: bool, quiet: bool, **given: object) -
     by step, or changed.
     """
     asked = Asked.model_validate(given)
-    request = asked.request(invocation.settings)
+    # Whoever starts it later has seen it.
+    request = asked.request(invocation.settings).model_copy(update={"approve": "nothing"})
     steps = asked.plan()
     found = anyio.run(stoppable, partial(_plan, invocation, request, steps, quiet))
     if json_:

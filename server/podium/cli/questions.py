@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import click
 from pydantic import ValidationError
@@ -69,7 +69,8 @@ _OPTIONS = (
     ),
     click.option(
         "--strategy", metavar="NAME",
-        help="conductor (a model plans), single, or chain [default: the setting].",
+        help="conductor (a model plans), single, chain, or trinity (an evolved head) "
+        "[default: the setting].",
     ),
     click.option(
         "--rounds", type=Whole(1, 10), metavar="N",
@@ -87,6 +88,10 @@ _OPTIONS = (
         "--exclude", multiple=True, callback=names, metavar="A,B", help="Workers not allowed."
     ),
     click.option("--local-only", is_flag=True, help="Only workers that run on this machine."),
+    click.option(
+        "--caller", is_flag=True,
+        help="Let the plan give steps to you: what only you can look up or run.",
+    ),
     click.option("--conductor", metavar="NAME", help="The worker that writes the plan."),
     click.option("--follow-up", metavar="RUN", help="The earlier run that this question follows."),
     click.option(
@@ -124,6 +129,7 @@ class Asked(Frozen):
     workers: tuple[str, ...]
     exclude: tuple[str, ...]
     local_only: bool
+    caller: bool
     conductor: str | None
     max_usd: float | None
     max_tokens: int | None
@@ -133,6 +139,7 @@ class Asked(Frozen):
     fresh: bool
     follow_up: str | None
     plan_source: str | None
+    approve: Literal["nothing", "plan"] | None = None
 
     def request(self, settings: Settings) -> RunRequest:
         """The request, with stdin and files read.
@@ -152,6 +159,8 @@ class Asked(Frozen):
             workers=self.workers,
             exclude=self.exclude,
             local_only=self.local_only,
+            caller=self.caller,
+            approve=self.approve or settings.approve,
             max_usd=settings.max_usd if self.max_usd is None else self.max_usd,
             max_tokens=self.max_tokens,
             max_steps=self.max_steps,

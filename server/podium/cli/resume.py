@@ -6,11 +6,11 @@ import anyio
 import click
 
 from podium.cli.answering import finish
+from podium.cli.approving import Left, left, settled, take_as_yes
 from podium.cli.compose import Podium, open_podium
 from podium.cli.following import answer, check_pool, choose_progress, use_plan
 from podium.cli.invocation import Invocation, pass_invocation
 from podium.cli.questions import limit_options, read_plan
-from podium.cli.record import Record, record
 from podium.cli.signals import stoppable
 from podium.plan import Step
 from podium.revision import change_limits
@@ -51,7 +51,8 @@ def resume(
     changes = {name: value for name, value in limits.items() if value}
     steps = None if plan_source is None else read_plan(plan_source)
     resuming = _Resume(invocation, run_id, changes, steps, quiet)
-    finish(ctx, anyio.run(stoppable, resuming.run), json_=json_, quiet=quiet)
+    found = settled(invocation, anyio.run(stoppable, resuming.run), quiet=quiet)
+    finish(ctx, found, json_=json_, quiet=quiet)
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,12 @@ class _Resume:
     steps: tuple[Step, ...] | None
     quiet: bool
 
-    async def run(self) -> Record:
+    async def run(self) -> Left:
         settings, environment = self.invocation.settings, self.invocation.environment
         async with open_podium(settings, environment, quiet=self.quiet) as podium:
-            run = await self._prepared(podium)
+            run = await take_as_yes(podium, await self._prepared(podium))
             run = await answer(podium, run, choose_progress(quiet=self.quiet))
-            await podium.store.mark_told(run.run_id)
-            return await record(podium.store, run)
+            return await left(podium, run)
 
     async def _prepared(self, podium: Podium) -> Run:
         run = await podium.runs.of(self.run_id, self.invocation.settings.principal)
