@@ -23,16 +23,23 @@ def argument(
     ge: int | None = None,
     le: int | None = None,
     min_length: int | None = None,
+    finite: bool | None = None,
 ) -> FieldInfo:
-    """An argument of a tool, described for the model that fills it."""
-    described: FieldInfo = Field(description=description, ge=ge, le=le, min_length=min_length)
+    """An argument of a tool, described for the model that fills it.
+
+    A number that may have fractions has to be *finite*: some clients write NaN and Infinity.
+    """
+    described: FieldInfo = Field(
+        description=description, ge=ge, le=le, min_length=min_length,
+        allow_inf_nan=False if finite else None,
+    )  # fmt: skip
     return described
 
 
 class PlanStep(BaseModel):
     """One step of a plan of the caller's own."""
 
-    model_config = ConfigDict(json_schema_extra=untitled)
+    model_config = ConfigDict(extra="forbid", json_schema_extra=untitled)
 
     worker: Annotated[str, argument("From list_workers, or 'caller': yourself.", min_length=1)]
     subtask: Annotated[str, argument("What it has to do.", min_length=1)]
@@ -42,7 +49,7 @@ class PlanStep(BaseModel):
 class FileArgument(BaseModel):
     """A text file: its text, or on stdio its path."""
 
-    model_config = ConfigDict(json_schema_extra=untitled)
+    model_config = ConfigDict(extra="forbid", json_schema_extra=untitled)
 
     name: Annotated[str, argument("Empty: from the path.")] = ""
     text: Annotated[str, argument("The whole text.")] = ""
@@ -67,12 +74,17 @@ Exclude = Annotated[list[str], argument("Workers not allowed.")]
 LocalOnly = Annotated[bool, argument("Only workers that run on this machine.")]
 ConductorName = Annotated[str, argument("Worker that writes the plan; empty: the pool's.")]
 MaxSeconds = Annotated[
-    float, argument("Limit in seconds of work; then the best answer so far. 0: none.", ge=0)
+    float,
+    argument("Limit in seconds of work; then the best answer so far. 0: none.", ge=0, finite=True),
 ]
-MaxUsd = Annotated[float, argument("Limit in US dollars. 0: setting.", ge=0)]
+MaxUsd = Annotated[float, argument("Limit in US dollars. 0: setting.", ge=0, finite=True)]
 MaxTokens = Annotated[int, argument("Limit in tokens. 0: none.", ge=0)]
 MaxSteps = Annotated[int, argument("Limit in steps. 0: none.", ge=0)]
 AllowUnpriced = Annotated[bool, argument("Let workers of unknown price work under max_usd.")]
+CallerJoins = Annotated[
+    bool, argument("Let the plan give you steps that only you can do: run tests, look at files.")
+]
+Approve = Annotated[str, argument("'plan': the user approves plan and price first.")]
 Fresh = Annotated[bool, argument("Do not attach to the same question still at work.")]
 FollowUp = Annotated[str, argument("run_id of an earlier run that this question follows.")]
 RunId = Annotated[str, argument("Id of a run, as results give it.")]
@@ -82,5 +94,5 @@ PlanArgument = Annotated[
 ]
 MaxWait = Annotated[
     float,
-    argument("Seconds to wait before handing back a running run. 0: setting.", ge=0),
+    argument("Seconds to wait before handing back a running run. 0: setting.", ge=0, finite=True),
 ]

@@ -109,7 +109,7 @@ def test_a_wrong_value_is_refused_with_its_name_its_place_and_what_was_found(
         ("max_wait_s", "soon", "a number above 0"),
         ("local_memory_gb", "nan", "a number above 0, at most 1000000"),
         ("local_memory_gb", "1e300", "a number above 0, at most 1000000"),
-        ("strategy", "swarm", "one of conductor, single, chain"),
+        ("strategy", "swarm", "one of conductor, single, chain, trinity"),
     ],
 )
 def test_a_wrong_value_is_refused_with_what_to_write(
@@ -138,7 +138,14 @@ def test_a_value_of_the_wrong_kind_is_refused_with_what_to_write(
 
 
 def test_every_strategy_that_can_be_set_has_a_policy():
-    assert tuple(policies(Settings())) == get_args(Strategy)
+    assert (*policies(Settings()), "trinity") == get_args(Strategy)
+
+
+def test_trinity_is_no_strategy_without_a_coordinator(tmp_path: Path):
+    with pytest.raises(SettingsError, match="needs `coordinator`, the file of an evolved head"):
+        load_settings(environment(tmp_path, 'strategy = "trinity"\n'))
+    text = 'strategy = "trinity"\ncoordinator = "head.json"\n'
+    assert load_settings(environment(tmp_path, text)).settings.strategy == "trinity"
 
 
 @pytest.mark.parametrize("data", [b"rounds = ", b"\xff\xfe\x00", b"[rounds\n"])

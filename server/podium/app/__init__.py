@@ -4,59 +4,79 @@ A tool call is a view of a run: it waits a while, tells of progress, and hands b
 when the run needs longer. Expected failures become `ToolError`s that say what to do.
 """
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from mcp.server import MCPServer
 from mcp.types import ToolAnnotations
 
 from podium import __version__
-from podium.app.guards import BriefServer, refusing_unknown
+from podium.app.asking import state_security
+from podium.app.completions import Completions
+from podium.app.guards import send_clean
+from podium.app.offering import CACHE_HINTS, INSTRUCTIONS, LONG_RESULT, icons
+from podium.app.prompts import Prompts
 from podium.app.resources import Resources
-from podium.app.tools import PARAMETERS, Tools
+from podium.app.run_tasks import RunTasks
+from podium.app.server import PoliteServer
+from podium.app.task_source import TaskSource
+from podium.app.tasks import TaskExtension, refuse_undeclared_listeners
+from podium.app.tools import Tools
 from podium.config import Settings
 from podium.runs import Runs
+from podium.task_book import TaskBook
 
-INSTRUCTIONS = (
-    "Podium hands a hard question to a team of models: a conductor writes a small plan, workers "
-    "carry it out, and one answer comes back with its record. Use `orchestrate` for questions that "
-    "are worth more than one model's first reply; `plan_only` first when price or time matter. A "
-    "result with status `running` is not an error: call `get_run` with its run_id, which is free."
-)
+if TYPE_CHECKING:  # on stdio nobody has to be let in, and what HTTP needs takes time to load
+    from podium.app.access import Access
 
 
-def build_server(runs: Runs, settings: Settings, *, reads_paths: bool) -> MCPServer:
-    """The MCP server over the runs of this process, both protocol eras, any transport."""
+def build_server(
+    runs: Runs,
+    settings: Settings,
+    *,
+    reads_paths: bool,
+    access: "Access | None" = None,
+    task_sources: Sequence[TaskSource] = (),
+) -> MCPServer:
+    """The MCP server over the runs of this process, both protocol eras, any transport.
 
-    def principal() -> str:
+    With *access* each call over HTTP comes from whom that has let in; else all come from the user
+    that the settings name. *task_sources* make tasks of the calls of further tools.
+    """
+
+    def the_user() -> str:
         return settings.principal
+
+    principal = access.principal if access else the_user
 
     tools = Tools(runs, settings, reads_paths, principal)
     resources = Resources(runs, principal)
-    server = BriefServer(
+    book = TaskBook(runs.store)
+    tasks = TaskExtension(book, [RunTasks(runs, book), *task_sources], principal)
+    server = PoliteServer(
         "podium", title="Podium", version=__version__, instructions=INSTRUCTIONS,
-        log_level="WARNING", middleware=[refusing_unknown(PARAMETERS)],
+        icons=icons(), cache_hints=CACHE_HINTS,
+        log_level="WARNING", middleware=[send_clean, refuse_undeclared_listeners],
+        extensions=[tasks],
+        auth=access.settings if access else None, token_verifier=access,
+        request_state_security=state_security(settings.store),
     )  # fmt: skip
+    server.strategies = tuple(runs.orchestrator.policies)
     works = ToolAnnotations(
         read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=True
     )
     looks = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-    server.add_tool(tools.orchestrate, title="Ask the team", annotations=works)
-    server.add_tool(tools.plan_only, title="Plan, do not run", annotations=works)
-    server.add_tool(tools.run_step, title="Run one step", annotations=works)
-    server.add_tool(tools.get_run, title="Look at a run", annotations=looks)
-    server.add_tool(tools.cancel_run, title="Stop a run", annotations=works)
-    server.add_tool(tools.search_runs, title="Search earlier runs", annotations=looks)
-    server.add_tool(tools.list_workers, title="List the pool", annotations=looks)
-    as_json = "application/json"
-    server.resource("podium://runs", title="Newest runs", mime_type=as_json)(
-        resources.runs_resource
-    )
-    server.resource("podium://runs/{run_id}", title="A run", mime_type=as_json)(
-        resources.run_resource
-    )
-    server.resource("podium://runs/{run_id}/best", title="Best answer", mime_type="text/plain")(
-        resources.best_resource
-    )
-    server.resource("podium://runs/{run_id}/steps/{step}", title="A step", mime_type="text/plain")(
-        resources.step_resource
-    )
-    server.resource("podium://pool", title="The pool", mime_type=as_json)(resources.pool_resource)
+    for tool, title, does in (
+        (tools.orchestrate, "Ask the team", works),
+        (tools.plan_only, "Plan, do not run", works),
+        (tools.run_step, "Run one step", works),
+        (tools.get_run, "Look at a run", looks),
+        (tools.cancel_run, "Stop a run", works),
+        (tools.search_runs, "Search earlier runs", looks),
+        (tools.list_workers, "List the pool", looks),
+    ):
+        server.add_tool(tool, title=title, annotations=does, meta=LONG_RESULT)
+    resources.add_to(server)
+    Prompts(runs).add_to(server)
+    server.completion()(Completions(runs, principal).complete)
     return server

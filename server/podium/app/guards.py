@@ -1,30 +1,20 @@
-"""Between the tools and the SDK: errors as text, unknown arguments refused, brief lists."""
+"""Between the tools and the wire: failures as text, and nothing sent that breaks a connection."""
 
-import difflib
-from collections.abc import Awaitable, Callable, Mapping
+import math
+from collections.abc import Awaitable, Callable
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 
-from mcp.server import MCPServer, ServerRequestContext
-from mcp.server.context import CallNext, HandlerResult, ServerMiddleware
+from mcp import MCPError
+from mcp.server import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
-from mcp.types import (
-    CallToolRequestParams,
-    CallToolResult,
-    TextContent,
-    Tool,
-)
-from pydantic import ValidationError
+from mcp.types import SERVER_INFO_META_KEY
+from pydantic import BaseModel, JsonValue
 
-from podium.arguments import (
-    untitled,
-)
-from podium.errors import PodiumError
-from podium_workers.errors import WorkerError
+from podium.app.errors import EXPECTED, sentence, short
 from podium_workers.worker import mend
 
-EXPECTED = (PodiumError, WorkerError, ValidationError)
-"""Failures whose text is written for the caller."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -37,7 +27,7 @@ def answers_errors(tool: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]
         try:
             return await tool(*args, **kwargs)
         except EXPECTED as error:
-            raise ToolError(_sentence(error)) from error
+            raise ToolError(sentence(error)) from error
 
     return guarded
 
@@ -48,54 +38,53 @@ def answers_reader(resource: Callable[P, Awaitable[str]]) -> Callable[P, Awaitab
     @wraps(resource)
     async def guarded(*args: P.args, **kwargs: P.kwargs) -> str:
         try:
-            return mend(await resource(*args, **kwargs))
+            return await resource(*args, **kwargs)
         except EXPECTED as error:
-            raise ResourceNotFoundError(_sentence(error)) from error
+            raise ResourceNotFoundError(sentence(error)) from error
 
     return guarded
 
 
-def _sentence(error: Exception) -> str:
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        return mend(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}.")
-    return mend(str(error))
+def clean(value: JsonValue, *, numbers: bool = True) -> JsonValue:
+    """*value* fit for every wire: no half emoji and, of *numbers*, null for those JSON lacks."""
+    match value:
+        case str():
+            return mend(value)
+        case float() if numbers and not math.isfinite(value):
+            return None
+        case dict():
+            return {mend(key): clean(inner, numbers=numbers) for key, inner in value.items()}
+        case list():
+            return [clean(inner, numbers=numbers) for inner in value]
+        case _:
+            return value
 
 
-class BriefServer(MCPServer):
-    """Lists tools without the titles that the SDK makes of argument names."""
-
-    async def list_tools(self) -> list[Tool]:
-        tools = await super().list_tools()
-        for tool in tools:
-            untitled(tool.input_schema)
-        return tools
-
-
-def refusing_unknown(parameters: Mapping[str, frozenset[str]]) -> ServerMiddleware[object]:
-    """Refuses arguments that a tool does not have; *parameters* are those that it has.
-
-    The SDK drops them, but a misspelled limit must not be ignored.
-    """
-
-    async def refuse(
-        ctx: ServerRequestContext[object, object], call_next: CallNext
-    ) -> HandlerResult:
-        if ctx.method == "tools/call" and isinstance(ctx.params, Mapping):
-            called = CallToolRequestParams.model_validate(ctx.params)
-            arguments = called.arguments or {}
-            known = sorted(parameters.get(called.name, arguments))
-            if problem := _unknown_argument(called.name, arguments, known):
-                text = TextContent(type="text", text=problem)
-                return CallToolResult(content=[text], is_error=True)
-        return await call_next(ctx)
-
-    return refuse
+async def send_clean(
+    ctx: ServerRequestContext[object, object], call_next: CallNext
+) -> HandlerResult:
+    """Middleware: a lone surrogate in any result or error would end the whole connection."""
+    try:
+        result = await call_next(ctx)
+    except MCPError as error:
+        message = short(error.error.message.strip() or "The request failed.")
+        raise MCPError(error.error.code, message, clean(error.error.data)) from error
+    if isinstance(result, BaseModel):
+        result = result.model_dump(by_alias=True, mode="json", exclude_none=True)
+    if result is None:
+        return None
+    cleaned = cast("dict[str, JsonValue]", clean(result))
+    return cleaned if ctx.method == "server/discover" else _without_icons(cleaned)
 
 
-def _unknown_argument(tool: str, arguments: Mapping[str, object], known: list[str]) -> str:
-    for name in sorted(set(arguments).difference(known)):
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}."
-        return f"{mend(name)}: {tool} has no such argument; {hint}"
-    return ""
+def _without_icons(result: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """*result*, in whose `_meta` the SDK names the server, without repeating its pictures."""
+    match result.get("_meta"):
+        case {**meta}:
+            server = meta.get(SERVER_INFO_META_KEY)
+            if isinstance(server, dict):
+                named = {key: value for key, value in server.items() if key != "icons"}
+                return {**result, "_meta": {**meta, SERVER_INFO_META_KEY: named}}
+        case _:
+            pass
+    return result
