@@ -4,6 +4,7 @@ import click
 
 from podium.cli.check import Check, Level
 from podium.cli.checks import examine
+from podium.cli.client_checks import client_checks
 from podium.cli.invocation import Invocation, pass_invocation
 from podium.cli.saying import say
 from podium.cli.wording import as_json, count, put, put_json
@@ -26,7 +27,7 @@ def doctor(ctx: click.Context, invocation: Invocation, *, json_: bool) -> None:
 
     Exit code 1 when something is missing without which no question can be asked.
     """
-    checks = list(examine(invocation))
+    checks = [*examine(invocation), *client_checks(invocation)]
     problems = [check for check in checks if check.level == "problem"]
     if json_:
         put_json({"ok": not problems, "checks": [as_json(check) for check in checks]})
