@@ -17,6 +17,10 @@ class StepLine(Frozen):
     step: int
     worker: str
     planned_worker: str
+    model: str
+    """The model that was asked for; empty when none replied."""
+    served_by: str
+    """The model as the provider names it in its reply."""
     status: StepStatus
     usage: Usage
     """All attempts at this step, failed ones included."""
@@ -65,16 +69,19 @@ def receipt(
 
 
 def best_so_far(rounds: Sequence[Round], accepted: int | None = None) -> StepResult | None:
-    """The accepted step if it finished, else the newest finished step of the newest round."""
+    """The accepted step if it finished, else the newest finished step of the newest round.
+
+    One whose reply was not meant for the user only where there is no other.
+    """
     finished = {
-        result.number: result
+        result.number: (not found.plan.inner, result.number, result)
         for found in rounds
         for result in found.results
         if result.finished and found.plan and result.number in found.plan.numbers
     }
     if accepted in finished:
-        return finished[accepted]
-    return finished[max(finished)] if finished else None
+        return finished[accepted][-1]
+    return max(finished.values(), key=lambda found: found[:2])[-1] if finished else None
 
 
 def notes(rounds: Sequence[Round], answered_by: StepResult) -> tuple[str, ...]:
@@ -88,7 +95,7 @@ def notes(rounds: Sequence[Round], answered_by: StepResult) -> tuple[str, ...]:
             by = found.proposal.worker or "nobody"
             said.append(f"The plan was written by {by}, since {'; '.join(found.proposal.failed)}")
     newest = plans[-1].plan if plans else None
-    if newest and answered_by.number != newest.numbers[-1]:
+    if newest and not newest.inner and answered_by.number != newest.numbers[-1]:
         said.append(f"The last step gave no reply; this is the reply of step {answered_by.number}.")
     for found in rounds:
         if found.proposal.cuts:
@@ -128,13 +135,16 @@ def _seconds(run: Run) -> float:
 
 
 def _line(result: StepResult, calls: Sequence[CallRecord]) -> StepLine:
-    own = [call.usage for call in calls if call.step == result.number]
+    own = [call for call in calls if call.step == result.number]
+    replied = next((call for call in reversed(own) if call.status == "finished"), None)
     return StepLine(
         step=result.number,
         worker=result.worker,
         planned_worker=result.planned_worker,
+        model=replied.model if replied else "",
+        served_by=replied.served_by if replied else "",
         status=result.status,
-        usage=result.usage if result.nested_run else sum(own, Usage()),
+        usage=result.usage if result.nested_run else sum((call.usage for call in own), Usage()),
         seconds=result.seconds,
         failures=result.failures,
         cuts=result.cuts,

@@ -190,6 +190,17 @@ def _longest(card: WorkerCard) -> int:
     return min(card.max_output_tokens, wanted, card.context_window // 2)
 
 
+async def reply_once(worker: Worker, prompt: Prompt) -> tuple[Reply, Usage]:
+    """One real reply, tried once and in no ledger, and what it took.
+
+    Raises:
+        WorkerError: no usable reply.
+    """
+    call = _Measured()
+    reply = await worker.reply(prompt, ModelSettings(), call)
+    return reply, call.used
+
+
 class _Measured:
     """The `Call` of a measurement: it is in no ledger, but counts what was used."""
 

@@ -1,5 +1,7 @@
 """`podium workers`: the pool, and whether each of its workers is likely to answer."""
 
+from collections.abc import Awaitable, Callable
+
 import anyio
 import click
 
@@ -7,12 +9,16 @@ from podium.cli.compose import open_workers
 from podium.cli.invocation import Invocation, pass_invocation
 from podium.cli.profile import profile
 from podium.cli.saying import say
-from podium.cli.wording import as_json, put, put_json, table
+from podium.cli.wording import as_json, put, put_json, spent, table
 from podium.views import price
+from podium_workers.errors import WorkerError
 from podium_workers.pool import Health, health
 from podium_workers.prices import PriceTable, all_prices, own_prices, source_of
-from podium_workers.profile import Profile, find_profile
-from podium_workers.worker import Frozen, Worker, WorkerCard
+from podium_workers.profile import Profile, find_profile, reply_once
+from podium_workers.worker import Frozen, Prompt, Worker, WorkerCard
+
+Look = Callable[[Worker], Awaitable[Health]]
+ONE_WORD = Prompt.of("Reply with the one word: ready")
 
 
 class Seen(Frozen):
@@ -31,6 +37,7 @@ class Seen(Frozen):
     epilog="""\b
 Examples:
   podium workers
+  podium workers --ask
   podium workers --no-check --json
   podium --pool my-pool.toml workers
   podium workers profile""",
@@ -39,34 +46,55 @@ Examples:
     "--check/--no-check", default=True,
     help="Whether to ask each worker's endpoint, at no cost, if it is there.",
 )  # fmt: skip
+@click.option(
+    "--ask", is_flag=True,
+    help="Have each worker really reply with one word, which costs what it costs.",
+)  # fmt: skip
 @click.option("--json", "json_", is_flag=True, help="A list of objects on stdout.")
 @pass_invocation
 @click.pass_context
-def workers(ctx: click.Context, invocation: Invocation, *, check: bool, json_: bool) -> None:
+def workers(
+    ctx: click.Context, invocation: Invocation, *, check: bool, ask: bool, json_: bool
+) -> None:
     """List the workers of the pool, the strongest first, or measure them."""
     if ctx.invoked_subcommand is not None:
         return
-    seen = anyio.run(_look, invocation, check)
+    look = _reply if ask else health if check else None
+    seen = anyio.run(_look, invocation, look)
     if json_:
         put_json([_data(card, seen) for card in seen.workers])
     else:
         put(_text(seen, all_prices(own_prices(invocation.file.parent, invocation.settings.prices))))
         say(f"Plans are written by {seen.conductor}.")
+    if ask and not all(checked.ok for checked in seen.health.values()):
+        ctx.exit(1)
 
 
 workers.add_command(profile)
 
 
-async def _look(invocation: Invocation, check: bool) -> Seen:
+async def _reply(worker: Worker) -> Health:
+    """Whether the model itself replies: an endpoint may be well whose model is not."""
+    name, began = worker.card.name, anyio.current_time()
+    try:
+        _, used = await reply_once(worker, ONE_WORD)
+    except WorkerError as error:
+        return Health(name=name, ok=False, detail=error.message)
+    took = anyio.current_time() - began
+    return Health(name=name, ok=True, detail=f"it replied in {took:.1f} s, {spent(used)}")
+
+
+async def _look(invocation: Invocation, looks: Look | None) -> Seen:
     found: dict[str, Health] = {}
 
-    async def look(worker: Worker) -> None:
-        found[worker.card.name] = await health(worker)
+    async def look(looks: Look, worker: Worker) -> None:
+        found[worker.card.name] = await looks(worker)
 
     async with open_workers(invocation.settings, invocation.environment) as pool:
         async with anyio.create_task_group() as group:
-            for worker in pool.workers if check else ():
-                group.start_soon(look, worker)
+            if looks:
+                for worker in pool.workers:
+                    group.start_soon(look, looks, worker)
         folder = invocation.settings.profiles_dir
         measured = {card.name: find_profile(folder, card) for card in pool.cards}
         return Seen(
