@@ -7,15 +7,16 @@ run is claimed, and replayed from the ledger.
 
 import logging
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import anyio
 from anyio.abc import TaskGroup
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from anyio.streams.memory import MemoryObjectReceiveStream
 
 from podium.admission import request_key
+from podium.at_work import Active, AtEnd, Work
 from podium.config import OnDisconnect
 from podium.ending import mark_crashed, mark_interrupted, mark_stopped
 from podium.errors import LeaseLostError, PodiumError, RunError, StoreError
@@ -36,46 +37,7 @@ LATE_S = 2.0
 _POLL_S = 0.25
 """Seconds between looks at what other processes do: there is no event to wait for."""
 
-Work = Callable[[Orchestrator, Run, Observer], Awaitable[object]]
-"""Something to do with a run while this process holds it; the orchestrator writes as its holder."""
-
-AtEnd = Callable[[PodiumError | None], Awaitable[Write | None]]
-"""Told of the end of work on a run, with what went wrong; gives what is to be written when the run
-is given up. A PodiumError of its own is logged."""
-
 logger = logging.getLogger(__name__)
-
-
-@dataclass
-class _Active:
-    """Work on a run in this process."""
-
-    work: Work | None
-    """What is done first; None when the run is carried on to its answer from the start."""
-    answering: bool
-    """Whether the run is carried on to its answer, now or right after this work."""
-    lease: Lease | None = None
-    """From when this process has taken the run until it gives it up or has lost it."""
-    stopped: bool = False
-    """Whether somebody has stopped it: then it is not just interrupted."""
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    ended: anyio.Event = field(default_factory=anyio.Event)
-    error: PodiumError | None = None
-    answered: Run | None = None
-    """The run as it stands at the end of this work, if it was carried on to there."""
-    watchers: set[MemoryObjectSendStream[Event]] = field(
-        default_factory=set[MemoryObjectSendStream[Event]]
-    )
-    followers: dict[str, AtEnd] = field(default_factory=dict[str, AtEnd])
-    """By a name each, so that none is there twice."""
-
-    async def tell(self, event: Event) -> None:
-        """Give an event to every watcher; a slow one never holds up the run."""
-        for watcher in tuple(self.watchers):
-            try:
-                watcher.send_nowait(event)
-            except anyio.BrokenResourceError:  # it has stopped listening
-                self.watchers.discard(watcher)
 
 
 @dataclass
@@ -85,7 +47,7 @@ class Runs:
     orchestrator: Orchestrator
     holding: Holding
     _group: TaskGroup
-    _active: dict[str, _Active] = field(default_factory=dict[str, _Active])
+    _active: dict[str, Active] = field(default_factory=dict[str, Active])
 
     @property
     def store(self) -> Store:
@@ -153,7 +115,7 @@ class Runs:
             begun = await self.store.begin_run(run, key, owner, lease_s)
             if isinstance(begun, str):
                 return await self.store.run(begun)
-            active = self._active[run.run_id] = _Active(work, answering, begun)
+            active = self._active[run.run_id] = Active(work, answering, begun)
             self._group.start_soon(self._work, begun, active)
         return run
 
@@ -184,7 +146,7 @@ class Runs:
 
     async def _launch(self, run_id: str, work: Work | None) -> bool:
         """Work on a run, without *work* to its answer; False if another process holds it."""
-        active = self._active[run_id] = _Active(work, answering=work is None)
+        active = self._active[run_id] = Active(work, answering=work is None)
         lease: Lease | None = None
         try:
             with anyio.CancelScope(shield=True):
@@ -197,7 +159,7 @@ class Runs:
             self._group.start_soon(self._work, lease, active)
         return lease is not None
 
-    async def _work(self, lease: Lease, active: _Active) -> None:
+    async def _work(self, lease: Lease, active: Active) -> None:
         run_id, held = lease.run_id, self.orchestrator.held(lease)
         lost = False
         try:
@@ -216,17 +178,24 @@ class Runs:
             logger.exception("run %s ended by a fault in Podium", run_id)
             active.error = await mark_crashed(held.store, run_id, error)
         finally:
-            with anyio.CancelScope(shield=True):
-                if active.scope.cancel_called:
-                    await self._mark_cut_off(held.store, run_id, active)
-                writes: list[Write] = []
-                if not lost and (active.stopped or not active.scope.cancel_called):
-                    writes = await self._tell_end(run_id, active)
-                active.lease = None
-                await self._release(lease, writes)
-            self._end(run_id, active)
+            try:
+                with anyio.CancelScope(shield=True):
+                    await self._give_up(lease, active, lost=lost)
+            finally:  # a fault in between must not keep others waiting for this end
+                self._end(run_id, active)
 
-    async def _mark_cut_off(self, store: Store, run_id: str, active: _Active) -> None:
+    async def _give_up(self, lease: Lease, active: Active, *, lost: bool) -> None:
+        """Store how work on a run has ended, and free it."""
+        store, run_id = self.store.held(lease), lease.run_id
+        if active.scope.cancel_called:
+            await self._mark_cut_off(store, run_id, active)
+        writes: list[Write] = []
+        if not lost and (active.stopped or not active.scope.cancel_called):
+            writes = await self._tell_end(run_id, active)
+        active.lease = None
+        await self._release(lease, writes)
+
+    async def _mark_cut_off(self, store: Store, run_id: str, active: Active) -> None:
         """Store that a run does not go on, as far as it can be stored: other work goes on."""
         try:
             await (mark_stopped if active.stopped else mark_interrupted)(store, run_id)
@@ -235,7 +204,7 @@ class Runs:
         except StoreError as error:
             logger.warning("run %s could not be stored as stopped: %s", run_id, error)
 
-    async def _tell_end(self, run_id: str, active: _Active) -> list[Write]:
+    async def _tell_end(self, run_id: str, active: Active) -> list[Write]:
         writes: list[Write | None] = []
         while active.followers:  # more may come while one is asked
             follower = active.followers.pop(next(iter(active.followers)))
@@ -245,7 +214,7 @@ class Runs:
                 logger.warning("the end of run %s could not be told: %s", run_id, error)
         return [write for write in writes if write]
 
-    def _end(self, run_id: str, active: _Active) -> None:
+    def _end(self, run_id: str, active: Active) -> None:
         del self._active[run_id]
         for watcher in active.watchers:
             watcher.close()
@@ -378,7 +347,7 @@ class Runs:
             if held := {run_id: it for run_id, it in self._active.items() if it.lease}:
                 await self._renew(held)
 
-    async def _renew(self, held: dict[str, _Active]) -> None:
+    async def _renew(self, held: dict[str, Active]) -> None:
         try:
             kept = await self.store.renew(self.holding.owner, self.holding.lease_s, held)
         except StoreError as error:

@@ -7,13 +7,14 @@ from pathlib import Path
 import anyio
 
 from podium.arguments import FileArgument, PlanStep
+from podium.at_work import Work
 from podium.config import Settings
 from podium.errors import QuestionError
 from podium.inputs import from_text, read_file, read_moment
 from podium.orchestrator import Orchestrator
 from podium.plan import Step
 from podium.revision import LIMITS, change_limits, replace_plan
-from podium.runs import Runs, Work
+from podium.runs import Runs
 from podium.trace import Observer, Run, RunRequest, TextFile
 from podium_workers.worker import mend
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
+from podium.at_work import Work
 from podium.cli.compose import Podium
 from podium.cli.progress import Lines, Progress
 from podium.cli.saying import say
@@ -13,7 +14,7 @@ from podium.errors import PoolError
 from podium.orchestrator import Orchestrator
 from podium.plan import Step
 from podium.revision import check_own_plan, replace_plan
-from podium.runs import LEASE_S, Work
+from podium.runs import LEASE_S
 from podium.trace import Event, Observer, Round, Run, RunRequest, RunStatus
 
 UNENDED: tuple[RunStatus, ...] = ("planned", "running", "interrupted")
