@@ -14,6 +14,8 @@ from podium.errors import RunError, StoreError
 from podium.trace import CallRecord, Round, Run, RunStatus, RunSummary, StepResult
 from podium_workers.worker import Frozen, Usage
 
+NEWEST = 3
+"""Ids that the error of an unknown one names."""
 SHORTEST_PREFIX = 6
 """Characters of a run's id that are enough to name it, as long as they fit one run only."""
 HISTORY = 200
@@ -65,11 +67,23 @@ class Filter(Frozen):
         return " AND ".join(tests[name] for name in values) or "TRUE", values
 
 
-def unknown_run(run_id: str) -> RunError:
+def unknown_run(run_id: str, newest: Sequence[str] = ()) -> RunError:
+    """The error of an id that is nobody's; *newest* are ids of whoever asks."""
+    told = f" The newest are {', '.join(newest)}." if newest else ""
     return RunError(
         f"There is no run {run_id!r}; `podium runs` or search_runs lists "
-        f"the ids ({SHORTEST_PREFIX} characters of one are enough)."
+        f"the ids ({SHORTEST_PREFIX} characters of one are enough).{told}"
     )
+
+
+def newest_ids(connection: sqlite3.Connection, only: Filter) -> tuple[str, ...]:
+    """A few ids of runs that were asked for, newest first."""
+    where, values = only.where()
+    sql = (
+        f"SELECT run_id FROM runs WHERE {where} AND parent_id IS NULL "
+        f"ORDER BY created_at DESC LIMIT {NEWEST}"
+    )
+    return tuple(str(row["run_id"]) for row in select(connection, sql, values))
 
 
 def run(connection: sqlite3.Connection, run_id: str, only: Filter) -> Run:
@@ -79,7 +93,10 @@ def run(connection: sqlite3.Connection, run_id: str, only: Filter) -> Run:
         "SELECT * FROM runs WHERE (run_id = :id OR run_id > :id AND run_id < :end) "
         f"AND {where} ORDER BY run_id LIMIT 2"
     )
-    row = _the_one(run_id, list(select(connection, sql, values)))
+    found = list(select(connection, sql, values))
+    if not found or (len(run_id) < SHORTEST_PREFIX and found[0]["run_id"] != run_id):
+        raise unknown_run(run_id, newest_ids(connection, only))
+    row = _the_one(run_id, found)
     sql = (
         "SELECT name, bytes, text FROM files JOIN blobs USING (sha) "
         "WHERE run_id = :run_id ORDER BY position"
@@ -88,10 +105,8 @@ def run(connection: sqlite3.Connection, run_id: str, only: Filter) -> Run:
 
 
 def _the_one(run_id: str, found: Sequence[Row]) -> Row:
-    if found and found[0]["run_id"] == run_id:
+    if found[0]["run_id"] == run_id:
         return found[0]
-    if not found or len(run_id) < SHORTEST_PREFIX:
-        raise unknown_run(run_id)
     if len(found) > 1:
         raise RunError(
             f"Several runs begin with {run_id!r}, {found[0]['run_id']} and {found[1]['run_id']} "

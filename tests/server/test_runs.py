@@ -186,8 +186,18 @@ async def test_a_run_of_another_process_is_watched_but_not_touched(tmp_path: Pat
 async def test_runs_of_another_principal_do_not_exist(tmp_path: Path):
     async with runs_of(tmp_path, worker("ann")) as (runs, parts):
         run = await parts.create()
-        with pytest.raises(RunError, match="There is no run"):
+        with pytest.raises(RunError, match="There is no run") as refused:
             await runs.of(run.run_id, "somebody")
+        assert "newest" not in str(refused.value)
+
+
+async def test_an_unknown_id_is_told_with_the_newest_of_ones_own(tmp_path: Path):
+    async with runs_of(tmp_path, worker("ann")) as (runs, parts):
+        made = [(await parts.create()).run_id for _ in range(4)]
+        with pytest.raises(RunError, match="The newest are") as refused:
+            await runs.of("abcdefabcdef", "me")
+        told = [run_id for run_id in made if run_id in str(refused.value)]
+        assert told == made[1:]
 
 
 # Stopping.
