@@ -20,13 +20,11 @@ from podium.plan import Plan
 from podium.revision import change_limits, run_step
 from podium.runs import Runs
 from podium.store import Store
-from podium.trace import Observer, Round, Run, StepResult
-from podium.views import money, told_plan, view
+from podium.trace import DECLINED, Observer, Round, Run, StepResult
+from podium.views import told_plan, view
 from podium_workers.worker import Frozen, mend
 
 AskKind = Literal["caller", "plan", "budget"]
-DECLINED = "The user has declined this plan; nothing of it was carried out."
-"""What a run says whose plan was not approved."""
 _READABLE = 4000
 """Characters of each reply that a step of the caller's may read, as the question shows them."""
 _BEST = 600
@@ -132,7 +130,7 @@ async def _asked(
     elif kind == "plan":
         message, form = await _plan_asked(store, run, rounds)
     else:
-        message, form = await _budget_asked(store, run)
+        message, form = await _budget_asked(store, run, rounds)
     return Ask(key=key, kind=kind, message=mend(message), form=form)
 
 
@@ -167,23 +165,42 @@ async def _plan_asked(
     return f"Carry out this plan?\n\nQuestion: {question}\n\n{told}", _form("approve", approve)
 
 
-async def _budget_asked(store: Store, run: Run) -> tuple[str, dict[str, JsonValue]]:
+async def _budget_asked(
+    store: Store, run: Run, rounds: Sequence[Round]
+) -> tuple[str, dict[str, JsonValue]]:
     limit = run.request.max_usd or 0.0
-    spent = money((await store.usage(run.run_id)).cost_usd)
+    spent = (await store.usage(run.run_id)).cost_usd or 0.0
+    needed = await _needed(store, run, rounds, spent)
     best = run.answer or "no step has finished."
     message = (
-        f"The run for this question reached its limit of ${limit:g} (spent so far: {spent}): "
+        f"The run for this question reached its limit of ${limit:g} (spent so far: ${spent:.4f}): "
         f"{_short(run.request.question, _BEST)}\n\nBest so far: {_short(best, _BEST)}\n\n"
-        "Raise the limit to go on, or decline to keep this."
+        + (f"The rest may cost ${needed - spent:.4f} at worst. " if needed else "")
+        + "Raise the limit to go on, or decline to keep this."
     )
     raised: JsonValue = {
         "type": "number",
         "title": "New limit in US dollars",
         "description": f"For the whole run; more than {limit:g}.",
         "minimum": limit,
-        "default": 2 * limit,
+        "default": max(2 * limit, _rounded_up(needed)),
     }
     return message, _form("max_usd", raised)
+
+
+async def _needed(store: Store, run: Run, rounds: Sequence[Round], spent: float) -> float:
+    """What the run costs at worst when it is carried on by its newest plan; 0 when unknown."""
+    plans = [found.plan for found in rounds if found.plan]
+    worst = (await estimate(store, run, plans[-1])).usd.worst if plans else None
+    return spent + worst if worst else 0.0
+
+
+def _rounded_up(usd: float) -> float:
+    """To two significant digits, so that it reads as a limit."""
+    if usd <= 0:
+        return 0.0
+    unit = 10.0 ** (math.floor(math.log10(usd)) - 1)
+    return round(math.ceil(usd / unit) * unit, 12)
 
 
 def _form(name: str, field: JsonValue) -> dict[str, JsonValue]:

@@ -1,10 +1,12 @@
 """Settings of a Podium process: one frozen object, made once by the command line."""
 
+import ipaddress
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import platformdirs
 from pydantic import Field, ValidationError
@@ -12,9 +14,18 @@ from pydantic import Field, ValidationError
 from podium.errors import SettingsError
 from podium_workers.worker import Frozen
 
-Strategy = Literal["conductor", "single", "chain"]
+Strategy = Literal["conductor", "single", "chain", "trinity"]
 OnDisconnect = Literal["continue", "pause", "stop"]
 """The strategies that are shipped; whoever builds Podium gives each a policy."""
+
+Address = Annotated[str, Field(pattern=r"^https?://[^/?#\s]+(/[^?#\s]*)?$")]
+"""Of a server, as it is typed."""
+HOST = r"^(\[[0-9A-Fa-f:.]+\]|[^\s/:\[\]]+)(:\d+)?$"
+Host = Annotated[str, Field(pattern=HOST)]
+"""A name or number by which a server is reached, with its port or without."""
+ORIGIN = r"^https?://[^/?#\s]+$"
+Origin = Annotated[str, Field(pattern=ORIGIN)]
+"""Where a web page comes from, as browsers say it."""
 
 PREFIX = "PODIUM_"
 """Environment variables `PODIUM_<FIELD>` override the file."""
@@ -28,6 +39,14 @@ def _cache_dir() -> Path:
     return Path(platformdirs.user_cache_dir("podium", appauthor=False))
 
 
+_ELEMENTS = {
+    "http_hosts": "names, as podium.example.com or 10.0.0.5:8000",
+    "http_origins": "origins, as https://app.example.com",
+    "oauth_scopes": "scopes",
+}
+"""What the lists of texts among the settings are made of."""
+
+
 class Settings(Frozen):
     """What a user may set, in the configuration file or as `PODIUM_<FIELD>`."""
 
@@ -36,7 +55,10 @@ class Settings(Frozen):
     pool: Path | None = None
     """Pool manifest; without one the keys in the environment decide, or the local pool."""
     strategy: Strategy = "conductor"
-    """How questions are worked on unless a request says otherwise: conductor, single or chain."""
+    """How questions are worked on unless a request says otherwise: conductor, single, chain, or
+    trinity where `coordinator` is set."""
+    coordinator: Path | None = None
+    """An evolved head that chooses worker and role turn by turn: the strategy trinity."""
     rounds: int = Field(default=1, ge=1, le=10)
     """Plans at most for one question."""
     depth: int = Field(default=0, ge=0, le=3)
@@ -45,12 +67,15 @@ class Settings(Frozen):
     """Steps at most in one plan of a conductor."""
     plan_tries: int = Field(default=5, ge=1, le=20)
     """Tries for a readable plan before the pool's first worker answers alone."""
-    max_wait_s: float = Field(default=45, gt=0, allow_inf_nan=False)
-    """Seconds that a tool call waits before it hands back the run's id."""
+    max_wait_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Seconds that a tool call waits before it hands back the run's id; unset, as long as the
+    client is known to wait, and 45 for one that is not known."""
     max_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Money that one run may cost, in US dollars, unless a request says otherwise."""
     day_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Money that all runs of a principal may cost on one day, over all processes."""
+    approve: Literal["nothing", "plan"] = "nothing"
+    """What you want to see before it is paid for: nothing, or plan: each plan with its price."""
     on_disconnect: OnDisconnect = "continue"
     """What becomes of a run whose client is gone: continue, pause or stop."""
     prices: Path | None = None
@@ -73,11 +98,40 @@ class Settings(Frozen):
     """Cassette from which replies are given again, for nothing."""
     replay_misses: Literal["error", "live"] = "error"
     """What a prompt that the cassette lacks becomes: an error, or live: the worker is asked."""
+    http_url: Address | None = None
+    """Address of `podium serve --http` for its clients, when that is not where it listens."""
+    http_hosts: tuple[Host, ...] = ()
+    """Further names by which it is reached, as a proxy before it hands them on."""
+    http_origins: tuple[Origin, ...] = ()
+    """Web pages of elsewhere that may call it, as https://app.example.com."""
+    http_max_bytes: int = Field(default=4 * 2**20, ge=1024)
+    """Bytes of one request over HTTP at most."""
+    oauth_issuer: Address | None = None
+    """Issuer whose OAuth tokens are let in over HTTP, exactly as it names itself."""
+    oauth_audience: str | None = None
+    """Audience that these tokens have to be made for; without one it is `http_url`."""
+    oauth_jwks: Address | None = None
+    """Where the issuer's keys are; without it they are found through its metadata."""
+    oauth_scopes: tuple[str, ...] = ()
+    """Scopes that these tokens need, every one."""
+
+    @property
+    def tokens_file(self) -> Path:
+        """Where the bearer tokens for HTTP are kept: they open runs of this very ledger."""
+        return self.store.with_name(f"{self.store.stem}-tokens.json")
 
     @property
     def profiles_dir(self) -> Path:
         """Where it is kept what workers were measured to be good at."""
         return self.state_dir.parent / "profiles"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or number is that of this machine for itself, which no other one reaches."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 Source = Literal["default", "file", "environment"]
@@ -117,6 +171,8 @@ def load_settings(environment: Mapping[str, str], **given: object) -> Loaded:
         settings = Settings.model_validate(values)
     except ValidationError as error:
         raise SettingsError(_explain(error, file, from_environment, arguments)) from None
+    if settings.strategy == "trinity" and settings.coordinator is None:
+        raise SettingsError("strategy: 'trinity' needs `coordinator`, the file of an evolved head.")
     return Loaded(settings=settings, sources=sources, file=file)
 
 
@@ -133,8 +189,15 @@ def _from(environment: Mapping[str, str]) -> dict[str, object]:
     for name in Settings.model_fields:
         value = environment.get(PREFIX + name.upper())
         if value:  # clients hand over what their user left empty as an empty variable
-            found[name] = tuple(value.split(os.pathsep)) if name == "file_roots" else value
+            found[name] = listed(name, value)
     return found
+
+
+def listed(name: str, text: str) -> str | tuple[str, ...]:
+    """What a setting is given by *text*, as a variable or a command line has it."""
+    if name == "file_roots":
+        return tuple(text.split(os.pathsep))
+    return tuple(re.findall(r"[^\s,]+", text)) if name in _ELEMENTS else text
 
 
 def _read(file: Path) -> dict[str, object]:
@@ -176,9 +239,13 @@ def expected(name: str) -> str:
             return f"a number above {low}"
         case {"anyOf": [{"type": "number"}, {"type": "null"}]}:
             return "a number above 0"
-        case {"type": "array"}:
+        case {"type": "array", "items": {"format": "path"}}:
             return "a list of folders"
-        case {"type": "string", "format": "path"} | {"anyOf": _}:
+        case {"type": "array"}:
+            return f"a list of {_ELEMENTS[name]}"
+        case {"anyOf": [{"pattern": _}, {"type": "null"}]}:
+            return "an address, as https://podium.example.com/mcp"
+        case {"type": "string", "format": "path"} | {"anyOf": [{"format": "path"}, _]}:
             return "a path"
         case _:
             return "a text"

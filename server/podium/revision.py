@@ -6,7 +6,7 @@ from podium.errors import StepError
 from podium.executor import is_done
 from podium.flow import check_plan, dependents
 from podium.orchestrator import Orchestrator, deadline_of
-from podium.plan import Accept, Plan, Proposal, Step
+from podium.plan import CALLER, Accept, Plan, Proposal, Step
 from podium.trace import Observer, Round, Run, RunRequest, StepResult, Waiting
 
 PLAN_STEPS = 20
@@ -103,18 +103,24 @@ async def run_step(
 ) -> StepResult | Waiting:
     """Run one step of a planned run: the named one, or the next; or take the caller's result.
 
-    A finished step is not run again: its record is returned.
+    A finished step is not run again: its record is returned, also to who sends its result again.
 
     Raises:
-        StepError: no such step, none left, or it reads steps that have not been done.
+        StepError: no such step, none left, or it reads steps that have not been done; or the caller
+            has given another result for it already.
     """
     rounds = await orchestrator.store.rounds(run.run_id)
     number = _next_step(rounds) if number is None else number
     found = _round_of(rounds, number)
     execution = orchestrator.execution(run, rounds, found.number, observer, deadline_of(run))
     done = execution.done.get(number)
-    if done and done.finished and result is None:
+    if done and done.finished and (result is None or _is_again(done, result)):
         return done
+    if done and done.finished and done.planned_worker == CALLER:
+        raise StepError(
+            f"Step {number} was answered already, with another result; to replace it, change the "
+            "step first: give it another subtask or worker."
+        )
     undone = [n for n in execution.plan.reads(number) if not is_done(execution.done.get(n))]
     if undone:
         first = f"run step {undone[0]} first"
@@ -127,6 +133,11 @@ async def run_step(
         async with orchestrator.timed(run):
             return await execution.run_step(number)
     return await execution.take_result(number, result)
+
+
+def _is_again(done: StepResult, result: str) -> bool:
+    """Whether a result of the caller's is the one that it gave before: it was not told of that."""
+    return done.worker == CALLER and done.reply == result
 
 
 async def _reopen(orchestrator: Orchestrator, run: Run, rounds: Sequence[Round]) -> None:

@@ -63,7 +63,7 @@ class Runs:
 
     async def at_work(self, run_id: str) -> bool:
         """Whether this or another process is working on a run."""
-        return run_id in self._active or await self.store.is_held(run_id)
+        return run_id in self._active or not await self.holding.is_free(run_id)
 
     def is_mine(self, run_id: str) -> bool:
         """Whether this process is working on a run."""

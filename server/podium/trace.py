@@ -247,6 +247,10 @@ class CallRecord(Frozen):
     seconds: float = 0.0
 
 
+DECLINED = "The user has declined this plan; nothing of it was carried out."
+"""What a run says whose plan was not approved."""
+
+
 class RunSummary(Frozen):
     """One line of a list of runs."""
 

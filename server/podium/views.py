@@ -6,7 +6,7 @@ from podium.estimate import Estimate
 from podium.plan import CALLER, Plan, PlanSource
 from podium.receipt import Receipt, best_so_far, receipt
 from podium.store import Store
-from podium.trace import Cut, Failure, Round, Run, RunStatus, RunSummary, StepResult
+from podium.trace import DECLINED, Cut, Failure, Round, Run, RunStatus, RunSummary, StepResult
 from podium_workers.worker import Frozen, Prompt, Usage, WorkerCard
 
 
@@ -273,6 +273,14 @@ def _headline(seen: RunView, answer: str) -> str:
         return answer
     if seen.error:
         return f"No answer: {seen.error} {again} tries again.{_best(seen)}"
+    if DECLINED in seen.notes:
+        return (
+            "The user has said no to this plan: go on with it only if the user asks you to."
+        )
+    if seen.status == "stopped":
+        return (
+            f"Stopped: nothing more is done. {again} carries it on, if wanted.{_best(seen)}"
+        )
     if seen.needs:
         return _turn(seen)
     left = [line.step for line in seen.steps if line.status != "finished"]

@@ -156,6 +156,7 @@ async def test_who_does_not_raise_the_limit_keeps_the_best_so_far(tmp_path: Path
         kept = await client.call_tool("orchestrate", limited)
         assert data(kept)["status"] == "partial"
         assert text(kept).startswith("Done.")
+        assert "do not raise it unless the user asks" in str(kept.content)
     run: dict[str, JsonValue] = {"run_id": data(kept)["run_id"]}
     async with served(tmp_path, user("accept", max_usd=0.001), era, *team) as (client, _):
         wrong = await client.call_tool("orchestrate", run)

@@ -47,6 +47,38 @@ async def test_a_model_is_told_what_to_do_and_its_result_carries_the_run_on(
         assert [line["worker"] for line in steps(done)] == [CALLER, "ann"]
 
 
+async def test_a_result_that_comes_again_undoes_nothing(tmp_path: Path):
+    async with served(tmp_path, None, "2026-07-28", *TEAM) as (client, _):
+        question: dict[str, JsonValue] = {
+            "question": "Why?",
+            "strategy": "conductor",
+            "caller": True,
+        }
+        run_id = data(await client.call_tool("orchestrate", question))["run_id"]
+        given: dict[str, JsonValue] = {"run_id": run_id, "step": 0, "result": "2 failed"}
+        blank = await client.call_tool("run_step", given | {"result": "  "})
+        assert text(blank).startswith("result: is empty")
+        first = await client.call_tool("run_step", given)
+        again = await client.call_tool("run_step", given)
+        assert (data(again)["status"], text(again)) == ("finished", text(first))
+        other = await client.call_tool("run_step", given | {"result": "3 failed"})
+        assert other.is_error
+        assert text(other).startswith("Step 0 was answered already, with another result")
+        assert data(await client.call_tool("get_run", {"run_id": run_id}))["status"] == "finished"
+
+
+async def test_a_run_that_was_stopped_asks_nobody_for_anything(tmp_path: Path):
+    async with served(tmp_path, None, "2026-07-28", *TEAM) as (client, _):
+        question: dict[str, JsonValue] = {
+            "question": "Why?",
+            "strategy": "conductor",
+            "caller": True,
+        }
+        run_id = data(await client.call_tool("orchestrate", question))["run_id"]
+        stopped = await client.call_tool("cancel_run", {"run_id": run_id})
+        assert text(stopped).startswith("Stopped: nothing more is done.")
+
+
 async def test_a_result_may_come_while_other_steps_are_at_work(tmp_path: Path):
     began, let_go = anyio.Event(), anyio.Event()
 

@@ -94,24 +94,6 @@ async def test_a_stop_is_an_end_and_the_end_of_the_process_is_none(tmp_path: Pat
         assert (await parts.store.run(interrupted.run_id)).status == "interrupted"
 
 
-async def test_who_comes_while_another_is_told_is_told_too(tmp_path: Path) -> None:
-    async with (
-        open_parts(tmp_path, worker("solo"), plans=PLANS) as parts,
-        open_runs(parts.orchestrator) as runs,
-    ):
-        run = await runs.ask(GIVEN, principal="me")
-        late = Follower(runs, run.run_id)
-
-        async def bring_another(error: PodiumError | None) -> Write | None:
-            runs.follow(run.run_id, "late", late)
-            return None
-
-        runs.follow(run.run_id, "first", bring_another)
-        runs.follow(run.run_id, "second", Follower(runs, run.run_id))
-        await runs.wait(run.run_id)
-        assert late.told == [(None, True)]
-
-
 async def test_a_fault_at_the_end_is_raised_and_leaves_nobody_waiting(tmp_path: Path) -> None:
     async def break_down(error: PodiumError | None) -> Write | None:
         raise RuntimeError("a fault in Podium")

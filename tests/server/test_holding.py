@@ -119,6 +119,15 @@ async def test_a_lease_that_has_ended_is_not_enough_while_its_owner_lives(tmp_pa
             assert await runs.holding.claim(run.run_id) is None
 
 
+async def test_nobody_is_said_to_work_on_the_run_of_a_dead_process(tmp_path: Path) -> None:
+    async with server(tmp_path, worker("ann"), takes_over=False) as runs:
+        for owner, at_work in ((dead_owner(), False), (new_owner(), True)):
+            request = RunRequest(question=owner, strategy="single")
+            run = await runs.orchestrator.prepare(request, principal="me")
+            await runs.store.begin_run(run, None, owner, HOUR)
+            assert await runs.at_work(run.run_id) is at_work
+
+
 async def test_work_that_is_cut_off_before_its_first_turn_is_interrupted_and_not_lost(
     tmp_path: Path,
 ) -> None:

@@ -65,6 +65,8 @@ class Conversation:
     ctx: Context
     run_id: str = ""
     """The run that this call began in an earlier round; empty in the first one."""
+    kept_limit: bool = False
+    """Whether the user would not raise the limit that the run has reached."""
     _answers: dict[str, ElicitResult] = field(default_factory=dict[str, ElicitResult])
 
     @classmethod
@@ -76,7 +78,7 @@ class Conversation:
             memory = _Memory()
         given = (ctx.input_responses or {}).get(memory.asked)
         answers = {memory.asked: given} if isinstance(given, ElicitResult) else {}
-        return cls(runs, ctx, memory.run_id, answers)
+        return cls(runs, ctx, memory.run_id, _answers=answers)
 
     async def settle(self, run: Run) -> Run | InputRequiredResult | None:
         """Ask what a run that stands still needs, and carry it on with the answer.
@@ -102,6 +104,7 @@ class Conversation:
         if answer.action == "cancel":
             return None
         content = _plain(answer) if answer.action == "accept" else None
+        self.kept_limit = content is None and ask.kind == "budget"
         try:
             run = await respond(self.runs, run, ask, content)
         except QuestionError as error:
@@ -115,7 +118,8 @@ class Conversation:
         """Begin a run; if prices are unknown that a limit needs, the user may do without it.
 
         Raises:
-            UnpricedError: the user would not, or cannot be asked.
+            UnpricedError: the user cannot be asked.
+            RunError: the user would not.
         """
         try:
             run = await begin(request)
@@ -126,7 +130,10 @@ class Conversation:
             if isinstance(answer, InputRequiredResult):
                 return answer
             if answer.action != "accept" or _plain(answer).get(_UNPRICED) is not True:
-                raise
+                raise RunError(
+                    f"The user would not let {', '.join(refused.names)} work at an unknown price; "
+                    "do not set allow_unpriced unless the user asks you to."
+                ) from None
             run = await begin(request.model_copy(update={_UNPRICED: True}))
         # The prices may have become known before the answer came.
         self._answers.pop(_UNPRICED, None)

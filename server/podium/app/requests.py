@@ -99,6 +99,9 @@ class Requests:
         return wanted and run.status == "planned" and not run.request.approved
 
     async def _file(self, file: FileArgument) -> TextFile:
+        if not file.path and "text" not in file.model_fields_set:
+            lacks = "neither text nor path; give one of both" if self.reads_paths else "no text"
+            raise QuestionError("files", f"{(file.name or 'file')[:80]!r} has {lacks}.")
         if not file.path:
             return from_text(file.name or "file", mend(file.text))
         if not self.reads_paths:

@@ -39,6 +39,11 @@ class _Answer(Frozen):
 
 
 _ANSWER = TypeAdapter(_Answer)
+_WANTED = {
+    "action": "write accept, decline or cancel",
+    "content": "write an object with the form's fields",
+}
+"""What to write in an answer, by field."""
 
 
 @dataclass(frozen=True)
@@ -213,7 +218,8 @@ def _read(said: Mapping[str, JsonValue]) -> _Answer:
     try:
         return _ANSWER.validate_python(kept)
     except ValidationError as error:
-        raise QuestionError("inputResponses", sentence(error)) from None
+        wrong = str(error.errors(include_url=False)[0]["loc"][0])
+        raise QuestionError("inputResponses", f"{wrong}: {_WANTED[wrong]}.") from None
 
 
 def _waiting(row: TaskRow, run: Run, ask: Ask) -> TaskState:

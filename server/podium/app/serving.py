@@ -7,6 +7,8 @@ import ipaddress
 import json
 import logging
 import math
+import re
+import shlex
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -21,7 +23,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from podium.config import Settings, is_loopback
+from podium.config import HOST, ORIGIN, Settings, is_loopback
 
 _EVERYWHERE = ("0.0.0.0", "::", "")
 """Addresses to bind that stand for all that the machine has."""
@@ -30,6 +32,9 @@ _CLOSING = -32000
 """Of the codes that JSON-RPC leaves to servers."""
 _LAST_WORDS_S = 0.5
 """Seconds that a client has to take the end of a stream."""
+
+_SHOWN = 200
+"""Characters of a header that are repeated to who sent it."""
 
 logger = logging.getLogger(__name__)
 
@@ -156,15 +161,15 @@ class Door:
             logger.warning("a request for host %.200r was refused", host)
             return _error(
                 421,
-                f"This server is not reached as {host[:200]!r}; if that name is right, let its "
-                f"owner type: podium config set http_hosts {host[:200]}",
+                f"This server is not reached as {host[:_SHOWN]!r}"
+                + _remedy("if that name is right", "http_hosts", host, HOST),
             )
         if origin and not self.names.has_origin(origin):
             logger.warning("a request from a web page of %.200r was refused", origin)
             return _error(
                 403,
-                f"Web pages of {origin[:200]!r} may not call this server; if they should, let its "
-                f"owner type: podium config set http_origins {origin[:200]}",
+                f"Web pages of {origin[:_SHOWN]!r} may not call this server"
+                + _remedy("if they should", "http_origins", origin, ORIGIN),
             )
         length = headers.get("content-length", "")
         if length.isdecimal() and int(length) > self.max_bytes:
@@ -208,6 +213,13 @@ class Door:
 def _cancel(exchanges: Iterable[_Exchange]) -> None:
     for exchange in tuple(exchanges):
         exchange.scope.cancel()
+
+
+def _remedy(when: str, setting: str, header: str, pattern: str) -> str:
+    """The end of a refusal: what lets that header in, if it is one that could be let in."""
+    if len(header) > _SHOWN or not re.fullmatch(pattern, header):
+        return "."
+    return f"; {when}, let its owner type: podium config set {setting} {shlex.quote(header)}"
 
 
 def _error(status: int, message: str, code: int = INVALID_REQUEST) -> Response:

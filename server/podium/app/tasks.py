@@ -35,7 +35,7 @@ EXTENSION = "io.modelcontextprotocol/tasks"
 MODERN = frozenset({"2026-07-28"})
 """The protocol versions in which there are such tasks."""
 TTL_S = 24 * 3600.0
-"""How long a task is known; the run that it looks at stays in the history."""
+"""How long a task is known; the run that it looks at stays until it is pruned."""
 POLL_MS = (500, 5000)
 """A client is to look this often, at first and at last."""
 _ID_BYTES = 24
@@ -164,8 +164,8 @@ class TaskExtension(Extension):
             hours = self._ttl_s / 3600
             raise MCPError(
                 INVALID_PARAMS,
-                f"There is no task {params.task_id[:80]!r}; one is known for {hours:g} hours. Its "
-                "run stays: find it with search_runs.",
+                f"There is no task {params.task_id[:80]!r}; one is known for {hours:g} hours. "
+                "Unless it was pruned, its run is found with search_runs.",
             )
         return row
 

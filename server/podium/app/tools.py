@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from mcp.server.mcpserver import Context
-from mcp.types import CallToolResult, InputRequiredResult
+from mcp.types import CallToolResult, InputRequiredResult, TextContent
 
 from podium.app.asking import Conversation, can_ask
 from podium.app.clients import name_of_client, patience
@@ -55,6 +55,9 @@ from podium.runs import Runs
 from podium.trace import Observer, Run, RunRequest
 from podium.views import full_receipt, told_runs, told_steps, told_worker
 from podium_workers.worker import mend
+
+KEPT_LIMIT = "The user would not raise the limit: do not raise it unless the user asks you to."
+"""What stands behind an answer that its user was content with."""
 
 
 @dataclass(frozen=True)
@@ -211,6 +214,8 @@ class Tools:
             raise QuestionError("step", "name the step that is to be edited.")
         if worker and result:
             raise QuestionError("worker", "cannot be given with your own result; leave one out.")
+        if result and not result.strip():
+            raise QuestionError("result", "is empty; write what the step gives, as text.")
 
         async def work(orchestrator: Orchestrator, run: Run, observer: Observer) -> None:
             if changes and number is not None:
@@ -306,7 +311,10 @@ class Tools:
             if isinstance(settled, InputRequiredResult):
                 return settled
             run = await carry_on(self.runs, settled, progress, seconds, self.settings.on_disconnect)
-        return await self._told(await self.runs.store.run(run.run_id), talk.ctx)
+        told = await self._told(await self.runs.store.run(run.run_id), talk.ctx)
+        if talk.kept_limit:
+            told.content.insert(1, TextContent(type="text", text=KEPT_LIMIT))
+        return told
 
     async def _wait(self, run: Run, ctx: Context, seconds: float) -> Run:
         """Wait for a run, at most as long as client and setting allow."""

@@ -4,12 +4,14 @@ Commands live in modules of their own, imported when they are run or when help l
 """
 
 import importlib
+import importlib.util
 import io
 import os
 import signal
 import sys
 import traceback
 from collections.abc import Iterator
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import cast
 
@@ -42,9 +44,14 @@ COMMANDS = (
     "prices",
     "doctor",
     "config",
+    "install",
+    "uninstall",
     "serve",
+    "token",
 )
 """Each stands under its name in the module of this package that has its name."""
+MORE = "podium.commands"
+"""Group of the entry points under which other packages have commands, which may be missing."""
 
 EXPECTED = (PodiumError, ManifestError, PoolSelectionError, WorkerError, OSError)
 """Failures whose text is written for the user."""
@@ -54,14 +61,15 @@ class Commands(click.Group):
     """Imports a command's module late, and ends every command with an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return [*COMMANDS, *sorted(_more())]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        module = importlib.import_module(f"podium.cli.{cmd_name}")
-        command: click.Command = getattr(module, cmd_name)
-        return command
+        if cmd_name in COMMANDS:
+            module = importlib.import_module(f"podium.cli.{cmd_name}")
+            command: click.Command = getattr(module, cmd_name)
+            return command
+        found = _more().get(cmd_name)
+        return cast("click.Command", found.load()) if found else None
 
     def invoke(self, ctx: click.Context) -> None:
         try:
@@ -72,6 +80,18 @@ class Commands(click.Group):
             ctx.exit(1)
         except (*EXPECTED, KeyboardInterrupt, BaseExceptionGroup) as error:
             ctx.exit(_told(error, verbose=bool(ctx.params.get("verbose"))))
+
+
+def _more() -> dict[str, EntryPoint]:
+    """Commands of other packages that are really there, by name."""
+    return {entry.name: entry for entry in entry_points(group=MORE) if _is_there(entry.module)}
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # not even the package that it would be in
+        return False
 
 
 def _told(error: BaseException, *, verbose: bool) -> int:
