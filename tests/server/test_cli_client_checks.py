@@ -68,6 +68,14 @@ def test_what_install_writes_is_well(podium: CommandLine):
         ({"command": "{strange}", "args": ["serve"]}, "{strange} is no Podium that works"),
         ({"command": OWN.command, "args": list(OWN.args)}, "it does not start `serve`"),
         (
+            {"command": OWN.command, "args": [*OWN.args, "--pool", "/gone.toml", "serve"]},
+            "--pool /gone.toml does not exist",
+        ),
+        (
+            {"command": OWN.command, "args": [*OWN.args, "--config=/gone.toml", "serve"]},
+            "--config /gone.toml does not exist",
+        ),
+        (
             {"command": OWN.command, "args": SERVE, "env": {"OPENAI_API_KEY": "sk-secret"}},
             "OPENAI_API_KEY stands there in the clear",
         ),
@@ -90,6 +98,9 @@ def test_an_entry_that_does_not_work_is_told(
     assert check["level"] == "note"
     assert fault.format(**programs) in check["found"]
     assert "sk-secret" not in str(check)
+    if "/gone.toml" in fault:
+        assert check["remedy"] == f"podium {fault.split()[0]} FILE install cursor"
+        return
     assert check["remedy"].startswith("podium install cursor")
     env = ("--env", "OPENAI_API_KEY") if "env" in entry else ()
     if "racing" not in fault:

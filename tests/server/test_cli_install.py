@@ -39,6 +39,11 @@ def entry_of(podium: CommandLine, client: str, name: str = "podium") -> Data:
     return inner
 
 
+def unset(podium: CommandLine) -> CommandLine:
+    """It, where no variable names its pool and ledger."""
+    return CommandLine(podium.folder, {"PODIUM_POOL": "", "PODIUM_STORE": ""})
+
+
 def backups(file: Path) -> list[Path]:
     return sorted(file.parent.glob(f"{file.name}.podium-*.bak"))
 
@@ -84,7 +89,7 @@ def test_what_is_printed_is_what_would_be_written(client: str, podium: CommandLi
 
 def test_each_client_is_told_in_its_own_way(podium: CommandLine):
     for client in IN_FILES:
-        podium.inside("install", client)
+        unset(podium).inside("install", client)
     plain = {"command": LINE[0], "args": LINE[1:]}
     for client in ("claude-desktop", "cursor", "windsurf"):
         assert entry_of(podium, client) == plain
@@ -226,11 +231,82 @@ def test_what_else_the_file_and_the_entry_say_stays(podium: CommandLine):
 
 def test_options_before_the_command_are_written_along(podium: CommandLine):
     podium.write("my.toml", "")
-    podium.inside("--pool", "pool.toml", "--config", "my.toml", "install", "cursor")
+    bare = unset(podium)
+    bare.inside("--pool", "pool.toml", "--config", "my.toml", "install", "cursor")
     folder = podium.folder
     wanted = ["--pool", f"{folder}/pool.toml", "--config", f"{folder}/my.toml", "serve"]
     assert entry_of(podium, "cursor")["args"] == ["-m", "podium", *wanted]
     assert "already there" in podium.inside("install", "cursor").err
+
+
+def test_settings_of_the_environment_are_written_along_or_told(podium: CommandLine):
+    podium.config.write_text("")
+    folder = podium.folder
+    home = CommandLine(folder, {"PODIUM_POOL": "pool.toml", "PODIUM_ROUNDS": "2", "PODIUM_X": "1"})
+    done = home.inside("install", "codex")
+    wanted = ["--pool", f"{folder}/pool.toml", "--store", f"{folder}/ledger.db"]
+    config = ["--config", f"{folder}/podium.toml"]
+    assert entry_of(podium, "codex")["args"] == ["-m", "podium", *wanted, *config, "serve"]
+    told = next(line for line in done.err.splitlines() if "Set here, and not there" in line)
+    assert "PODIUM_ROUNDS" in told
+    assert "podium config set" in told
+    assert not any(f"PODIUM_{name}" in told for name in ("POOL", "STORE", "CONFIG", "X"))
+    passed = home.inside("install", "gemini", "--env", "PODIUM_ROUNDS")
+    again = home.inside("install", "gemini")
+    for told in (passed.err, again.err):
+        assert "PODIUM_ROUNDS" not in told.partition("Set here")[2]
+    assert "if Cursor is started with it: PODIUM_ROUNDS" in home.inside("install", "cursor").err
+
+
+def test_what_the_entry_says_goes_before_the_environment(podium: CommandLine):
+    podium.write("other.toml", "")
+    added = podium.inside("--pool", "other.toml", "install", "zed")
+    assert "PODIUM_POOL" not in added.err
+    before = entry_of(podium, "zed")
+    done = podium.inside("install", "zed")
+    assert entry_of(podium, "zed") == before
+    assert "already there" in done.err
+    assert "PODIUM_POOL" in done.err
+
+
+def test_what_is_no_entry_is_not_replaced(podium: CommandLine):
+    file = file_of(podium, "cursor")
+    file.parent.mkdir()
+    for strange in ('"hello"', "null", "[1]"):
+        file.write_text(f'{{"mcpServers": {{"podium": {strange}}}}}')
+        before = file.read_text()
+        done = podium.inside("install", "cursor")
+        assert (done.code, file.read_text()) == (1, before)
+        assert "'podium' is no entry of a server there; take it out by hand" in done.err
+
+
+def test_no_folder_is_made_behind_a_link_that_leads_nowhere(podium: CommandLine):
+    file = file_of(podium, "cursor")
+    gone = podium.folder / "gone" / "deep"
+    file.parent.symlink_to(gone)
+    done = podium.inside("install", "cursor")
+    assert done.code == 1
+    assert f"{file.parent}: this is a link to {gone}, which does not exist" in done.err
+    file.parent.unlink()
+    file.parent.mkdir()
+    file.symlink_to(gone / "mcp.json")
+    assert f"{file}: this is a link to {gone}/mcp.json" in podium.inside("install", "cursor").err
+    assert not gone.parent.exists()
+
+
+def test_a_file_that_cannot_be_read_is_told_in_words(podium: CommandLine):
+    file = file_of(podium, "cursor")
+    file.mkdir(parents=True)
+    assert f"{file}: cannot be read (Is a directory)." in podium.inside("install", "cursor").err
+    file.rmdir()
+    file.write_bytes(b'{"a": "\xff"}')
+    told = f"{file}: cannot be read, as it is not UTF-8 text."
+    assert told in podium.inside("install", "cursor").err
+    file.unlink()
+    file.symlink_to(file)
+    done = podium.inside("install", "cursor")
+    assert (done.code, "Errno" in done.err) == (1, False)
+    assert f"{file}: cannot be read (Too many levels" in done.err
 
 
 def test_a_project_has_entries_of_its_own(podium: CommandLine):
@@ -297,7 +373,7 @@ def test_opencode_is_understood_in_its_second_form_too(podium: CommandLine):
     file = file_of(podium, "opencode").with_suffix(".jsonc")
     file.parent.mkdir(parents=True)
     file.write_text('{"mcp": {"servers": {"other": {"type": "local", "command": ["x"]}}}}')
-    podium.inside("install", "opencode")
+    unset(podium).inside("install", "opencode")
     servers = cast("Data", cast("Data", data_of(file)["mcp"])["servers"])
     limits = {"catalog": 1_800_000, "execution": 1_800_000}
     assert servers["podium"] == {"type": "local", "command": LINE, "timeout": limits}

@@ -66,6 +66,15 @@ def test_a_client_that_gives_no_stdin_is_one_that_has_gone(podium: CommandLine):
     assert (done.code, done.out) == (0, "")
 
 
+def test_both_ways_end_in_quiet_when_the_client_on_stdio_goes(podium: CommandLine):
+    server = podium.start("serve", "--http", "--stdio", "--port", "0", piped=True)
+    assert server.stderr is not None
+    server.stderr.readline()
+    assert b"podium" in answer(server.stderr.readline().decode().split()[-1])
+    done = finish(server, b"")
+    assert (done.code, done.out, done.err) == (0, "", "")
+
+
 def test_a_port_in_use_is_one_sentence(podium: CommandLine):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

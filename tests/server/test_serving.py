@@ -142,6 +142,19 @@ async def test_a_refusal_says_what_to_type():
         refused = await it.client.post("/mcp", headers={"origin": "https://app.example.com"})
         assert refused.status_code == 403
         assert "config set http_origins https://app.example.com" in told(refused)
+        for name, header in (
+            ("origin", "null"),
+            ("origin", "a://b"),
+            ("host", "a b"),
+            ("host", ""),
+        ):
+            refused = await it.client.post("/mcp", headers={name: header})
+            assert "podium config set" not in told(refused)
+            assert repr(header) in told(refused)
+        refused = await it.client.post("/mcp", headers={"origin": "https://x;$(rm)"})
+        assert told(refused).endswith(" http_origins 'https://x;$(rm)'")
+        refused = await it.client.post("/mcp", headers={"origin": f"https://{'x' * 300}"})
+        assert "podium config set" not in told(refused)
         refused = await it.client.post("/mcp", content=b"x" * (LIMIT + 1))
         assert refused.status_code == 413
         assert f"has {LIMIT + 1} bytes" in told(refused)

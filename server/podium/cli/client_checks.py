@@ -31,6 +31,8 @@ _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD")
 _KEPT = ("PATH", "HOME", "USERPROFILE", "SYSTEMROOT", "LANG")
 """All that another Podium sees of the environment when it is asked for its version."""
 
+_READ = ("--pool", "--config", "--replay")
+"""Options whose file has to be there."""
 _BROKEN = "no Podium that works"
 
 Fault = tuple[str, str]
@@ -153,12 +155,29 @@ def _faults_of_program(found: _Found, environment: Mapping[str, str]) -> Iterato
     start = end_of_launcher(line)
     if "serve" not in line[start:]:
         yield "it does not start `serve`", found.again
+    yield from _faults_of_options(found, line[start:])
     own = this_podium()
     if line[:start] == (own.command, *own.args) or not found.is_users:
         return
     version = _version([program, *line[1:start]], environment)
     if version is not None and version != __version__:
         yield f"{line[0]} is {version}, this is Podium {__version__}", found.again
+
+
+def _faults_of_options(found: _Found, arguments: Sequence[str]) -> Iterator[Fault]:
+    """Files that Podium is to read, and that are not there; without them it does not start."""
+    for option, file in _files_named(arguments):
+        path = Path(file).expanduser()
+        if path.is_absolute() and not path.exists():  # the others depend on the client's folder
+            again = found.again.replace("podium", f"podium {option} FILE", 1)
+            yield f"{option} {file} does not exist", again
+
+
+def _files_named(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for part, after in zip(arguments, (*arguments[1:], ""), strict=False):
+        option, is_joined, file = part.partition("=")
+        if option in _READ:
+            yield option, file if is_joined else after
 
 
 def _version(launcher: Sequence[str], environment: Mapping[str, str]) -> str | None:

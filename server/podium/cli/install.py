@@ -4,9 +4,11 @@ import contextlib
 import os
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
+from pydantic import Field
 
 from podium.cli.installing.claude_program import adding, find_claude, removing, run_claude
 from podium.cli.installing.clients import (
@@ -18,9 +20,10 @@ from podium.cli.installing.clients import (
     user_file,
 )
 from podium.cli.installing.documents import open_document, save
-from podium.cli.installing.editing import servers_in, whole, with_entry
-from podium.cli.installing.entries import Entry, Server, build, merge
+from podium.cli.installing.editing import entry_in, whole, with_entry
+from podium.cli.installing.entries import Entry, Server, build, command_line, merge, own_arguments
 from podium.cli.installing.launch import this_podium
+from podium.cli.installing.settings_here import not_handed_on, options_here, variables_in
 from podium.cli.installing.showing import as_text
 from podium.cli.installing.wishes import (
     checked_name,
@@ -52,6 +55,10 @@ class Wish(Frozen):
     token: str | None
     options: tuple[str, ...]
     """Podium's own, for the command line in the file."""
+    given: tuple[str, ...]
+    """Names of those that this command line gave: they go before what the file says."""
+    environment: Mapping[str, str] = Field(repr=False)
+    """Variables that are set here."""
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -62,7 +69,9 @@ class Wish(Frozen):
         """What the client shall start or reach, given the entry that it has."""
         if self.url:
             return Server(url=self.url, token=self.token)
-        return program(this_podium(), self.options, old, self.keys)
+        own = own_arguments(old) if old and not self.given else None
+        options = () if own and "serve" in own else self.options
+        return program(this_podium(), options, old, self.keys)
 
     def entry(self, old: Entry | None) -> Entry:
         return build(self.client, self.server(old))
@@ -109,7 +118,8 @@ def install(
 
     All else in the client's file stays as it is, and a copy of the old file is kept beside it. Keys
     are never written down: only names of variables are. Options before `install`, such as --pool,
-    are written into the command that the client runs. A second time nothing is changed.
+    are written into the command that the client runs, and so are PODIUM_POOL, PODIUM_STORE and
+    PODIUM_CONFIG where the entry is new. A second time nothing is changed.
     """
     if url and keys:
         raise click.UsageError("--env: with --http the server has keys of its own; leave it out.")
@@ -123,6 +133,8 @@ def install(
         keys=_keys(invocation, client_named(client), keys, is_program=not url),
         token=checked_variables("--token-env", [token])[0] if token else None,
         options=_options(invocation),
+        given=(*invocation.given, *(["config"] if invocation.config_given else [])),
+        environment=invocation.environment,
     )
     if print_:
         _show(wish, Machine(sys.platform, invocation.environment))
@@ -154,13 +166,13 @@ def _keys(
 
 
 def _options(invocation: Invocation) -> tuple[str, ...]:
-    """Podium's options of this command line, with paths that hold from any folder."""
-    given = {name: str(value) for name, value in invocation.given.items()}
+    """Podium's options of this command line and the environment, with paths that hold anywhere."""
+    given = {name: os.path.abspath(str(value)) for name, value in invocation.given.items()}
     if invocation.config_given:
-        given["config"] = str(invocation.file.expanduser())
-    return tuple(
-        part for name, value in given.items() for part in (f"--{name}", os.path.abspath(value))
-    )
+        given["config"] = os.path.abspath(invocation.file.expanduser())
+    more = options_here(invocation.environment)
+    options = given | {name: path for name, path in more.items() if name not in given}
+    return tuple(part for name, value in options.items() for part in (f"--{name}", value))
 
 
 def _show(wish: Wish, machine: Machine) -> None:
@@ -185,19 +197,20 @@ def _install_in_file(wish: Wish, invocation: Invocation) -> None:
     client = wish.client
     file = _file(wish, Machine(sys.platform, invocation.environment))
     document = open_document(file, client.syntax)
-    old = servers_in(client, document.data).get(wish.name)
+    old = entry_in(document, client, wish.name)
     if old is not None:
         refuse_other(wish.name, old, file)
     entry = wish.entry(old)
     after, outcome = with_entry(document, client, wish.name, entry, wish.asked)
     if outcome == "same":
         say(f"{file}: {wish.name} is already there; nothing was changed.")
+        _tell_of_settings(wish, entry, old)
         return
     backup = save(document, after, for_others=wish.project is not None)
     kept = f" (the old file: {backup})" if backup else ""
     say(f"{file}: {wish.name} was {outcome}{kept}.")
     say(f"{client.title} sees it when it is started again.")
-    _tell(wish, entry)
+    _tell(wish, entry, old)
 
 
 def _install_by_program(wish: Wish, invocation: Invocation) -> None:
@@ -205,12 +218,13 @@ def _install_by_program(wish: Wish, invocation: Invocation) -> None:
     client, environment = wish.client, invocation.environment
     file = user_file(client, Machine(sys.platform, environment))
     document = open_document(file, client.syntax)
-    old = servers_in(client, document.data).get(wish.name)
+    old = entry_in(document, client, wish.name)
     if old is not None:
         refuse_other(wish.name, old, file)
     entry = merge(old or {}, wish.entry(old), client)
     if entry == old:
         say(f"{file}: {wish.name} is already there; nothing was changed.")
+        _tell_of_settings(wish, entry, old)
         return
     claude = find_claude(environment)
     if old is not None:
@@ -218,10 +232,10 @@ def _install_by_program(wish: Wish, invocation: Invocation) -> None:
     run_claude(claude, adding(wish.name, entry), environment)
     say(f"{file}: {wish.name} was {'changed' if old else 'added'} by {claude}.")
     say("Claude Code sees it when it is started again.")
-    _tell(wish, entry)
+    _tell(wish, entry, old)
 
 
-def _tell(wish: Wish, entry: Entry) -> None:
+def _tell(wish: Wish, entry: Entry, old: Entry | None = None) -> None:
     """What else there is to know."""
     client = wish.client
     if wish.project and not wish.url:
@@ -237,6 +251,22 @@ def _tell(wish: Wish, entry: Entry) -> None:
         say(f"As a link: {cursor_link(wish.name, entry)}")
     if wish.asked or not (wish.url or client.inherits):
         say(_of_keys(wish, ", ".join(wish.asked)))
+    _tell_of_settings(wish, entry, old)
+
+
+def _tell_of_settings(wish: Wish, entry: Entry, old: Entry | None) -> None:
+    """Which settings of this terminal Podium will not have there."""
+    if wish.url:
+        return
+    passed = {*wish.keys, *variables_in(old or {}, wish.client)}
+    found = not_handed_on(wish.environment, command_line(entry), passed)
+    lost = [variable for name, variable in found.items() if name not in wish.given]
+    if lost:
+        there = f"only there if {wish.client.title} is started with it"
+        say(
+            f"Set here, and {there if wish.client.inherits else 'not there'}: {', '.join(lost)}; "
+            "to have the same in any case, use `podium config set NAME VALUE`."
+        )
 
 
 def _of_keys(wish: Wish, names: str) -> str:

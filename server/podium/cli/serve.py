@@ -161,6 +161,9 @@ async def _serve(invocation: Invocation, place: _Place | None, stdio: bool) -> N
             if end.begun:  # from there the process is left
                 await anyio.sleep_forever()
             await end.come()
+            if http:
+                with anyio.move_on_after(STOP_S):
+                    await http.ended.wait()
             group.cancel_scope.cancel()
 
 

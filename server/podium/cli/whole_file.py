@@ -17,8 +17,10 @@ def read_whole(file: Path) -> str | None:
         return file.read_bytes().decode("utf-8")
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{file}: cannot be read: {error}.") from None
+    except OSError as error:
+        raise SettingsError(f"{file}: cannot be read ({error.strerror}).") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{file}: cannot be read, as it is not UTF-8 text.") from None
 
 
 def write_whole(file: Path, text: str, *, mode: int = 0o600) -> None:
@@ -29,6 +31,7 @@ def write_whole(file: Path, text: str, *, mode: int = 0o600) -> None:
     Raises:
         SettingsError: it cannot be written; the old file is as it was.
     """
+    _refuse_broken_link(file)
     try:
         real = file.resolve()
         real.parent.mkdir(parents=True, exist_ok=True)
@@ -43,3 +46,17 @@ def write_whole(file: Path, text: str, *, mode: int = 0o600) -> None:
             Path(opened.name).unlink(missing_ok=True)
     except OSError as error:
         raise SettingsError(f"{file}: cannot be written ({error.strerror}).") from None
+
+
+def _refuse_broken_link(file: Path) -> None:
+    """Look whether the file would come to be where nobody keeps anything.
+
+    Raises:
+        SettingsError: it, or a folder above it, is a link that leads nowhere.
+    """
+    for path in (file, *file.parents):
+        if path.is_symlink() and not path.exists():
+            raise SettingsError(
+                f"{path}: this is a link to {os.readlink(path)}, which does not exist; make that, "
+                "or remove the link."
+            )

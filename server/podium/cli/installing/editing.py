@@ -8,6 +8,7 @@ from pydantic import JsonValue
 from podium.cli.installing.clients import Client
 from podium.cli.installing.documents import Document
 from podium.cli.installing.entries import Entry, input_id, merge, question
+from podium.errors import SettingsError
 
 Outcome = Literal["added", "changed", "same"]
 
@@ -38,6 +39,26 @@ def servers_in(client: Client, data: Mapping[str, JsonValue]) -> dict[str, Entry
     if not isinstance(inner, dict):
         return {}
     return {name: entry for name, entry in inner.items() if isinstance(entry, dict)}
+
+
+def entry_in(document: Document, client: Client, name: str) -> Entry | None:
+    """The server of that name; None where there is none.
+
+    Raises:
+        SettingsError: what stands there is no entry of a server.
+    """
+    inner: JsonValue = document.data
+    for key in place_of(client, document.data):
+        inner = inner.get(key) if isinstance(inner, dict) else None
+    if not isinstance(inner, dict) or name not in inner:
+        return None
+    entry = inner[name]
+    if not isinstance(entry, dict):
+        raise SettingsError(
+            f"{document.file}: {name!r} is no entry of a server there; take it out by hand, or "
+            "choose a name with --name."
+        )
+    return entry
 
 
 def whole(client: Client, name: str, entry: Entry, asked: tuple[str, ...] = ()) -> Entry:
