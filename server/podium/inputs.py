@@ -8,7 +8,7 @@ import re
 import stat
 import time
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import MINYEAR, UTC, datetime, timedelta
 from pathlib import Path
 
 from podium.errors import QuestionError
@@ -142,7 +142,7 @@ def _refused(name: Path | str, why: str) -> QuestionError:
 def read_moment(text: str, *, end: bool = False) -> float:
     """A date (and time), or how long ago (`90m`, `12h`, `7d`, `2w`), as Unix time.
 
-    With *end*, a day alone counts to its end.
+    With *end*, a day alone counts to its end. What no clock can tell is the nearest that one can.
 
     Raises:
         ValueError: it is neither; the text says what to write.
@@ -152,9 +152,13 @@ def read_moment(text: str, *, end: bool = False) -> float:
         return time.time() - timedelta(**{_UNITS[ago[2]]: int(ago[1])}).total_seconds()
     try:
         moment = datetime.fromisoformat(text)
-        whole_day = end and "T" not in text and ":" not in text
-        return (moment + timedelta(days=1 if whole_day else 0)).timestamp()
-    except (ValueError, OverflowError, OSError):
+    except ValueError:
         raise ValueError(
-            f"{text!r} is not a date; write 2026-11-30, 2026-11-30T14:00, 90m, 12h, 7d or 2w."
+            f"{text[:80]!r} is not a date; write 2026-11-30, 2026-11-30T14:00, 90m, 12h, 7d or 2w."
         ) from None
+    whole_day = end and "T" not in text and ":" not in text
+    try:
+        return (moment + timedelta(days=1 if whole_day else 0)).timestamp()
+    except (ValueError, OverflowError, OSError):  # within a day of the first or the last date
+        nearest = datetime.min if moment.year == MINYEAR else datetime.max
+        return nearest.replace(tzinfo=UTC).timestamp()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from podium import rows, search
 from podium.database import Row, Value, select
-from podium.errors import RunError, StoreError
+from podium.errors import QuestionError, RunError, StoreError
 from podium.trace import CallRecord, Round, Run, RunStatus, RunSummary, StepResult
 from podium_workers.worker import Frozen, Usage
 
@@ -18,6 +18,8 @@ NEWEST = 3
 """Ids that the error of an unknown one names."""
 SHORTEST_PREFIX = 6
 """Characters of a run's id that are enough to name it, as long as they fit one run only."""
+_SHOWN = 80
+"""Characters that the error of an unknown id repeats of it."""
 HISTORY = 200
 """How many of a worker's newest calls its history is made of."""
 NEWEST_VERSION = (
@@ -55,7 +57,11 @@ class Filter(Frozen):
     """Whether it is a step of another run."""
 
     def where(self) -> tuple[str, dict[str, Value]]:
-        """The filter as a condition on `runs`, and the values in it."""
+        """The filter as a condition on `runs`, and the values in it.
+
+        Raises:
+            QuestionError: it begins later than it ends.
+        """
         tests = {
             "principal": "runs.principal = :principal",
             "since": "runs.created_at >= :since",
@@ -63,6 +69,8 @@ class Filter(Frozen):
             "status": "runs.status = :status",
             "nested": "(runs.parent_id IS NOT NULL) = :nested",
         }
+        if self.since is not None and self.until is not None and self.since > self.until:
+            raise QuestionError("since", "is later than until; give the earlier date as since.")
         values: dict[str, Value] = self.model_dump(exclude_none=True)
         return " AND ".join(tests[name] for name in values) or "TRUE", values
 
@@ -70,8 +78,9 @@ class Filter(Frozen):
 def unknown_run(run_id: str, newest: Sequence[str] = ()) -> RunError:
     """The error of an id that is nobody's; *newest* are ids of whoever asks."""
     told = f" The newest are {', '.join(newest)}." if newest else ""
+    shown = run_id if len(run_id) <= _SHOWN else f"{run_id[: _SHOWN - 1]}…"
     return RunError(
-        f"There is no run {run_id!r}; `podium runs` or search_runs lists "
+        f"There is no run {shown!r}; `podium runs` or search_runs lists "
         f"the ids ({SHORTEST_PREFIX} characters of one are enough).{told}"
     )
 
@@ -88,6 +97,7 @@ def newest_ids(connection: sqlite3.Connection, only: Filter) -> tuple[str, ...]:
 
 def run(connection: sqlite3.Connection, run_id: str, only: Filter) -> Run:
     where, values = only.where()
+    run_id = run_id.strip().lower()  # as ids are made; people copy them with what is around
     values |= {"id": run_id, "end": run_id + "\U0010ffff"}
     sql = (
         "SELECT * FROM runs WHERE (run_id = :id OR run_id > :id AND run_id < :end) "

@@ -88,8 +88,10 @@ def notes(rounds: Sequence[Round], answered_by: StepResult) -> tuple[str, ...]:
     """What the reader of an answer has to know: fallbacks, cuts, steps that failed."""
     plans = [found for found in rounds if found.plan]
     said: list[str] = []
-    if any(found.proposal.source == "fallback" for found in plans):
-        said.append("No readable plan was written; one worker answered alone.")
+    for found in plans:
+        if found.proposal.source == "fallback":
+            said.append("No plan could be used; one worker answered alone.")
+            said += [f"Refused last: {why}" for why in found.proposal.refused[-1:]]
     for found in plans:
         if found.proposal.failed:
             by = found.proposal.worker or "nobody"
@@ -115,7 +117,7 @@ def _about(result: StepResult) -> list[str]:
     elif result.worker != result.planned_worker:
         said.append(
             f"Step {result.number} was planned for {result.planned_worker} and done by "
-            f"{result.worker}, since {result.failures[0].message}"
+            f"{result.worker}. {result.failures[0].worker}: {result.failures[0].message}"
             if result.failures
             else f"Step {result.number} was done by {result.worker}."
         )

@@ -274,13 +274,9 @@ def _headline(seen: RunView, answer: str) -> str:
     if seen.error:
         return f"No answer: {seen.error} {again} tries again.{_best(seen)}"
     if DECLINED in seen.notes:
-        return (
-            "The user has said no to this plan: go on with it only if the user asks you to."
-        )
+        return "The user has said no to this plan: go on with it only if the user asks you to."
     if seen.status == "stopped":
-        return (
-            f"Stopped: nothing more is done. {again} carries it on, if wanted.{_best(seen)}"
-        )
+        return f"Stopped: nothing more is done. {again} carries it on, if wanted.{_best(seen)}"
     if seen.needs:
         return _turn(seen)
     left = [line.step for line in seen.steps if line.status != "finished"]

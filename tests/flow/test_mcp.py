@@ -119,6 +119,11 @@ async def test_a_step_for_the_caller_waits_for_its_result(podium: CommandLine) -
         ("orchestrate", {"question": "x", "strategy": "swarm"}, "strategy: 'swarm' is unknown"),
         ("orchestrate", {"question": "word " * 60_000}, "question: has about"),
         ("orchestrate", {"question": "x", "files": [{"name": "a", "text": ""}]}, "a"),
+        (
+            "orchestrate",
+            {"question": "x", "files": [{"name": "a"}]},
+            "'a' has neither text nor path",
+        ),
         ("orchestrate", {"question": "x", "files": [{"path": "/etc/passwd"}]}, "/etc/passwd"),
         ("orchestrate", {"run_id": "ffffffff"}, "podium runs"),
         (
@@ -136,6 +141,7 @@ async def test_a_step_for_the_caller_waits_for_its_result(podium: CommandLine) -
         ("get_run", {"run_id": "ffffffff", "verbose": True}, "get_run has no such argument"),
         ("run_step", {"run_id": "ffffffff"}, "ffffffff"),
         ("search_runs", {"since": "last week"}, "since: 'last week' is not a date"),
+        ("search_runs", {"since": "9999-12-31", "until": "1d"}, "since: is later than until"),
     ],
 )
 async def test_bad_input_gets_one_clear_sentence(

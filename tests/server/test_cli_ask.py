@@ -171,6 +171,8 @@ BAD_INPUT = {
     "empty file": (["ask", "q", "--file", "empty.txt"], 1, "file: empty.txt is empty (0 bytes)"),
     "binary file": (["ask", "q", "--file", "binary"], 1, "file: binary is not UTF-8 text"),
     "missing file": (["ask", "q", "--file", "gone.txt"], 1, "file: gone.txt does not exist"),
+    "missing plan": (["ask", "q", "--plan", "gone.json"], 1, "--plan: gone.json does not exist"),
+    "missing result": (["step", "a", "0", "--result", "@no"], 1, "--result: no does not exist"),
     "plan names a later step": (["ask", "q", "--plan", "later.json"], 1, "Step 0 reads step 1"),
     "plan is no plan": (["ask", "q", "--plan", "empty.json"], 1, "is not a plan; write"),
     "plan names nobody": (["ask", "q", "--plan", "nobody.json"], 1, "pool; allowed are boss, hand"),

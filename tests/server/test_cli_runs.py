@@ -41,6 +41,11 @@ def test_runs_are_listed_with_what_a_program_needs(podium: CommandLine):
         podium.inside("runs", "--search", "altogether", "--status", "failed", "--json").json == []
     )
     assert podium.inside("runs", "--until", "2d", "--json").json == []
+    wide = podium.inside("runs", "--since", "0001-01-01", "--until", "9999-12-31", "--json")
+    assert wide.json == podium.inside("runs", "--json").json != []
+    turned = podium.inside("runs", "--since", "2026-02-01", "--until", "2026-01-01")
+    assert (turned.code, turned.out) == (1, "")
+    assert "since: is later than until" in turned.err
     assert len(podium.inside("runs", "--since", "1h", "--json").rows) == 2
 
 

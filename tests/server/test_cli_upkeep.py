@@ -235,6 +235,16 @@ def test_pruning_shows_first_what_would_go(podium: CommandLine):
     assert (nothing.code, nothing.data["runs"]) == (0, 0)
 
 
+def test_pruning_says_that_runs_of_the_last_minute_stay(podium: CommandLine):
+    run = ask(podium, "Why?", "--strategy", "single")
+    for option in ("--dry-run", "--yes"):
+        done = podium.inside("prune", "--older-than", "0d", option)
+        assert (done.code, runs(podium)) == (0, [run])
+        assert "something was done in the last 60 seconds stay" in done.err
+    assert "seconds stay" not in podium.inside("prune", "--older-than", "1d", "--yes").err
+    assert "in the last 60 seconds" in " ".join(podium.inside("prune", "--help").out.split())
+
+
 def test_pruning_by_size_takes_the_oldest(podium: CommandLine):
     asked = [
         ask(podium, f"q{n}", "--strategy", "single", "--file", name)

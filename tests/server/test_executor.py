@@ -163,7 +163,7 @@ async def test_t13_a_failed_worker_is_stood_in_for_and_its_failure_stays_on_reco
             Failure(worker="bob", code="authentication", message=NO_KEY.message, status=401),
             Failure(worker="ann", code="refused", message=REFUSED.message),
         )
-        assert run.notes == (f"Step 0 was planned for bob and done by cy, since {NO_KEY.message}",)
+        assert run.notes == (f"Step 0 was planned for bob and done by cy. bob: {NO_KEY.message}",)
         assert [event.worker for event in parts.told("fallback")] == ["bob", "ann"]
         (summary,) = await parts.store.summaries()
         assert summary.fallback

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from podium.errors import QuestionError
-from podium.inputs import MAX_BYTES, from_text, read_file, read_files
+from podium.inputs import MAX_BYTES, from_text, read_file, read_files, read_moment
 
 
 def test_a_file_is_read_whole(tmp_path: Path):
@@ -86,3 +86,12 @@ def test_text_that_was_handed_over_is_a_file(tmp_path: Path):
     assert from_text("notes", "half \ud800 a character").text == "half ? a character"
     with pytest.raises(QuestionError):
         from_text("notes", "")
+
+
+@pytest.mark.parametrize("end", [False, True])
+def test_the_first_and_the_last_date_are_dates(end: bool):
+    first, last = (read_moment(day, end=end) for day in ("0001-01-01", "9999-12-31"))
+    assert first < read_moment("1900-01-01") < read_moment("9000-01-01") < last
+    assert read_moment("0001-01-01T00:00+14:00") < 0
+    with pytest.raises(ValueError, match="'0000-01-01' is not a date"):
+        read_moment("0000-01-01")

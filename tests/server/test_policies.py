@@ -21,7 +21,7 @@ from tests.core_parts import (
 )
 
 from podium.plan import Plan
-from podium.plan_text import render_lists
+from podium.plan_text import render_json, render_lists
 from podium.policy.conductor import PLAN_TOKENS
 from podium.policy.examples import examples
 from podium.prompting import PROMPTS, prompt_hash
@@ -116,8 +116,9 @@ def test_calculations_of_the_examples_are_for_the_worker_that_writes_programs() 
     shown = examples(names, lists=False, max_steps=5, program="sums")
     assert '"worker": "sums"' in without, "any worker at that place"
     calculated = [line for line in shown.splitlines() if '"worker": "sums"' in line]
-    assert len(calculated) == 2
-    assert all("Calculate how many" in line for line in calculated)
+    assert len(calculated) == 3
+    assert all("Let one program calculate how" in line for line in calculated)
+    assert shown.count("Question: ") == without.count("Question: ") + 2, "two only for such a team"
     alone = examples(["sums"], lists=False, max_steps=5, program="sums")
     assert set(re.findall(r'"worker": "([^"]*)"', alone)) == {"sums"}
 
@@ -191,9 +192,25 @@ async def test_t26_after_the_last_try_the_first_worker_answers_alone_and_the_run
         assert first.proposal.source == "fallback"
         assert plan == plan_of(step("ann", PROMPTS["single"].strip()))
         assert run.answer == "Ann alone."
-        assert run.notes == ("No readable plan was written; one worker answered alone.",)
+        assert run.notes == (
+            "No plan could be used; one worker answered alone.",
+            f"Refused last: {first.proposal.refused[-1]}",
+        )
         (summary,) = await parts.store.summaries()
         assert (summary.plan_source, summary.fallback) == ("fallback", True)
+
+
+async def test_plans_that_are_too_long_for_the_limit_are_not_called_unreadable(tmp_path: Path):
+    two = plan_of(step("ann", "Think."), step("ann", "Answer."))
+    boss = conductor(render_json(two), name="boss")
+    async with open_parts(tmp_path, worker("ann", ["Ann alone."]), boss, conductor="boss") as parts:
+        run = await parts.ask(strategy="conductor", max_steps=1)
+
+        assert run.answer == "Ann alone."
+        assert run.notes == (
+            "No plan could be used; one worker answered alone.",
+            "Refused last: boss: The plan has 2 steps; write at most 1.",
+        )
 
 
 async def test_a_conductor_that_fails_is_stood_in_for_by_the_next_allowed_worker(tmp_path: Path):

@@ -14,7 +14,7 @@ from tests.ledger_samples import (
     stored,
 )
 
-from podium.errors import RunError
+from podium.errors import QuestionError, RunError
 from podium.plan import Accept, Plan, Proposal, Step
 from podium.store import Store, WorkerHistory, open_store
 from podium.trace import (
@@ -47,9 +47,25 @@ async def test_a_run_is_named_by_its_id_or_by_enough_of_its_beginning(store: Sto
     assert (await store.run("abcxyz")).run_id == "abcxyz-9"
     assert (await store.run("abcdef-2")).run_id == "abcdef-2"
     assert (await store.run("abc")).run_id == "abc", "a whole id may be short"
-    for name in ("abcxy", "abcdef", "zzzzzz", "", "ABCXYZ", "abcxyz%", "%", "______"):
+    assert (await store.run(" ABCXYZ\n")).run_id == "abcxyz-9", "copied with what is around it"
+    for name in ("abcxy", "abcdef", "zzzzzz", "", "abcxyz%", "%", "______"):
         with pytest.raises(RunError):
             await store.run(name)
+
+
+async def test_of_an_unknown_id_the_error_repeats_only_the_beginning(store: Store) -> None:
+    with pytest.raises(RunError) as caught:
+        await store.run("x" * 100_000)
+    assert f"There is no run '{'x' * 79}…';" in str(caught.value)
+
+
+async def test_a_span_that_ends_before_it_begins_is_refused(store: Store) -> None:
+    for words in ("", "why"):
+        with pytest.raises(QuestionError, match="since: is later than until; give the earlier"):
+            await store.search(words, since=2.0, until=1.0)
+    with pytest.raises(QuestionError, match="since: is later than until"):
+        await store.summaries(since=2.0, until=1.0)
+    assert await store.summaries(since=1.0, until=1.0) == ()
 
 
 async def test_a_run_of_another_principal_is_unknown(store: Store) -> None:

@@ -175,7 +175,7 @@ def test_a_plain_run_has_nothing_to_say():
         (
             a_step(0, worker="checker", failures=(FAILED,)),
             a_step(1),
-            "Step 0 was planned for solver and done by checker, since It would not.",
+            "Step 0 was planned for solver and done by checker. solver: It would not.",
         ),
         (a_step(0, worker="caller"), a_step(1), "Step 0 was done by caller."),
         (
@@ -213,7 +213,7 @@ def test_the_notes_tell_of_an_answer_that_is_not_the_last_steps_and_of_a_missing
     first = a_step(0)
     assert len(PLAN.steps) == 2
     assert notes(rounds_with(first, source="fallback"), first) == (
-        "No readable plan was written; one worker answered alone.",
+        "No plan could be used; one worker answered alone.",
         "The last step gave no reply; this is the reply of step 0.",
     )
     accepted = Round(number=1, proposal=Proposal(next=Accept(step=1), source="fallback"))

@@ -81,8 +81,9 @@ async def test_answers_that_do_not_fit_are_refused_and_others_ignored(tmp_path: 
         for wrong, word in (
             ({"action": "accept", "content": {"result": " "}}, "result: is empty"),
             ({"action": "accept"}, "result: is empty"),
-            ({"action": "perhaps"}, "action"),
-            ({}, "action"),
+            ({"action": "perhaps"}, "action: write accept, decline or cancel"),
+            ({}, "action: write accept, decline or cancel"),
+            ({"action": "accept", "content": [1]}, "content: write an object with the form's"),
         ):
             with pytest.raises(MCPError, match=word) as caught:
                 await update(client, task, {key: cast("Wire", wrong)})

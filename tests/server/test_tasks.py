@@ -314,7 +314,7 @@ async def test_a_task_is_known_for_its_time_and_its_run_for_ever(tmp_path: Path)
             now[0] += 59.9
             assert (await look(client, task))["pollIntervalMs"] == 5000
             now[0] += 0.2
-            with pytest.raises(MCPError, match="There is no task"):
+            with pytest.raises(MCPError, match=r"Unless it was pruned, its run is found with"):
                 await look(client, task)
 
             await task_of(client, "orchestrate", question="And?")

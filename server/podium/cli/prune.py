@@ -1,6 +1,7 @@
 """`podium prune`: old runs leave the ledger, after a look at which they are."""
 
 import sys
+import time
 from functools import partial
 from typing import cast, get_args
 
@@ -13,7 +14,7 @@ from podium.cli.saying import say
 from podium.cli.signals import stoppable
 from podium.cli.wording import as_json, count, one_line, put, put_json, size, table, when
 from podium.inputs import read_moment
-from podium.pruning import OldRun, Wanted
+from podium.pruning import UNTOUCHED_S, OldRun, Wanted
 from podium.trace import RunStatus
 from podium.upkeep import RUNS_AT_ONCE, Pruned, Survey, survey
 from podium.upkeep import prune as prune_runs
@@ -68,7 +69,8 @@ def prune(
 ) -> None:
     """Remove old runs, with their steps, prompts and replies.
 
-    With both limits, both hold afterwards. Runs at work always stay. Runs that wait for you, and
+    With both limits, both hold afterwards. Runs at work always stay, and so do those for which
+    something was done in the last 60 seconds. Runs that wait for you, and
     those whose process died, stay unless --status names them (needs_caller, interrupted). What was
     spent on each day is kept.
     """
@@ -84,9 +86,11 @@ def prune(
     seen = anyio.run(stoppable, partial(survey, settings.store, wanted))
     if dry_run:
         _show(seen, json_=json_)
+        _tell_of_newest(before)
     elif not seen.runs or yes or _is_agreed(seen):
         work = partial(prune_runs, settings.store, wanted, told=partial(_told, len(seen.runs)))
         _report(seen, anyio.run(stoppable, work), keep_bytes, json_=json_)
+        _tell_of_newest(before)
     else:
         say("Nothing was removed.")
         ctx.exit(1)
@@ -99,6 +103,15 @@ def _show(seen: Survey, *, json_: bool) -> None:
         put(_listed(seen.runs), one_row=True)
     if not json_:
         say(_amount(seen))
+
+
+def _tell_of_newest(before: float | None) -> None:
+    """Says which runs stay, although they are older than was asked for."""
+    if before is not None and before > time.time() - UNTOUCHED_S:
+        say(
+            f"Runs for which something was done in the last {UNTOUCHED_S:.0f} seconds stay; "
+            "prune again a little later."
+        )
 
 
 def _listed(runs: tuple[OldRun, ...]) -> str:

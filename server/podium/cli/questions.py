@@ -20,7 +20,7 @@ from podium.cli.ranges import Number, Whole
 from podium.cli.saying import say
 from podium.config import Settings
 from podium.errors import PlanError, QuestionError
-from podium.inputs import MAX_BYTES, from_bytes, read_files
+from podium.inputs import MAX_BYTES, from_bytes, read_file, read_files
 from podium.plan import Step
 from podium.trace import RunRequest, TextFile
 from podium_workers.worker import Frozen
@@ -197,12 +197,24 @@ def read_plan(source: str) -> tuple[Step, ...]:
     """The plan in a file, or on stdin.
 
     Raises:
+        QuestionError: the file cannot be used.
         PlanError: it is not a plan in JSON.
     """
     if source == STDIN:
         return _steps("stdin", read_stdin())
-    file = read_files([Path(source)])[0]
-    return _steps(source, file.text.encode())
+    return _steps(source, read_named(source, "--plan").encode())
+
+
+def read_named(path: str, option: str) -> str:
+    """The text of the file that is named in *option*.
+
+    Raises:
+        QuestionError: the file cannot be used; it names the option.
+    """
+    try:
+        return read_file(Path(path)).text
+    except QuestionError as error:
+        raise QuestionError(option, str(error).removeprefix(f"{error.field}: ")) from None
 
 
 def read_stdin() -> bytes:

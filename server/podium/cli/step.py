@@ -1,7 +1,6 @@
 """`podium step`: walks a planned run, one step at a time."""
 
 from functools import partial
-from pathlib import Path
 
 import anyio
 import click
@@ -10,13 +9,13 @@ from podium.cli.answering import WAITS_FOR_USER
 from podium.cli.compose import open_podium
 from podium.cli.following import check_pool, choose_progress, follow
 from podium.cli.invocation import Invocation, pass_invocation
-from podium.cli.questions import STDIN, read_stdin
+from podium.cli.questions import STDIN, read_named, read_stdin
 from podium.cli.ranges import Whole, filled
 from podium.cli.saying import say
 from podium.cli.signals import stoppable
 from podium.cli.wording import as_json, one_line, put, put_json
 from podium.errors import QuestionError, StepError
-from podium.inputs import from_bytes, read_file
+from podium.inputs import from_bytes
 from podium.orchestrator import Orchestrator
 from podium.plan import Access
 from podium.revision import edit_step, run_step
@@ -161,7 +160,7 @@ def _result(given: str) -> str:
     elif given[1:] == STDIN:
         text = from_bytes("stdin", read_stdin()).text
     else:
-        text = read_file(Path(given[1:])).text
+        text = read_named(given[1:], "--result")
     if not text.strip():
         raise QuestionError("result", "is empty; write what the step gives.")
     return text
