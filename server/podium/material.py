@@ -25,5 +25,5 @@ def material(run: Run, plan: Plan, number: int, done: Mapping[int, StepResult]) 
         visible=visible,
         subtask=plan.step(number).subtask,
         fence=run.fence,
-        final=number == plan.numbers[-1],
+        final=number == plan.numbers[-1] and not plan.inner,
     )

@@ -41,6 +41,8 @@ class Plan(Frozen):
     steps: tuple[Step, ...]
     first: int = Field(default=0, ge=0)
     """Run-wide number of the first step."""
+    inner: bool = False
+    """Whether even its last step is done for later ones, so that no reply goes to the user."""
 
     @model_validator(mode="after")
     def _reads_only_earlier_steps(self) -> Self:

@@ -41,9 +41,9 @@ _LOOK_ALIKE = re.compile(
 )
 
 
-def prompt_hash(*names: str) -> str:
-    """Identity of templates, to compare runs across edits of them."""
-    text = "\0".join(PROMPTS[name] for name in names)
+def prompt_hash(*names: str, also: str = "") -> str:
+    """Identity of templates, and of a text beside them, to compare runs across edits of them."""
+    text = "\0".join(PROMPTS[name] for name in names) + also
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
-from anyio import from_thread, to_thread
+from anyio import to_thread
 from pydantic import JsonValue
 
-from podium_workers.catalogue import Weights, weights_named
 from podium_workers.engine.client import Engine
 from podium_workers.engine.state import ModelSpec
 from podium_workers.errors import (
@@ -27,9 +26,10 @@ from podium_workers.errors import (
     UnsupportedParameterError,
     WorkerError,
 )
+from podium_workers.local_file import LocalFile
 from podium_workers.schemas import spaced
 from podium_workers.sources import Source
-from podium_workers.weights import Notify, find, is_present, megabytes, pull
+from podium_workers.weights import Notify, find, is_present, megabytes
 from podium_workers.wire import (
     ApiKey,
     Patience,
@@ -59,7 +59,6 @@ _NO_KEY = ApiKey()
 _LIMITS = TimeLimits(first_byte_s=900, idle_s=180)
 """Generous: the first word waits for a model to load and for the calls before this one, and on a
 busy machine a large model reads a hundred tokens a minute."""
-_TOLD_PER_PULL = 10
 _OWN_ERRORS: dict[str, type[WorkerError]] = {
     error.code: error for error in (ModelFileError, UnreachableError)
 }
@@ -92,7 +91,7 @@ class LocalWorker:
         """
         if settings.response_schema is not None:
             _check_schema(settings.response_schema)
-        path = await self._file()
+        path = await self._file.path()
         spec = ModelSpec(
             path=path,
             context=self.card.context_window,
@@ -126,15 +125,11 @@ class LocalWorker:
                 "The engine of local models (xllamacpp) is not installed: "
                 "`podium doctor` says what to type."
             )
-        weights = self._weights
+        weights = self._file.weights
         if weights and not is_present(weights, self.models_dir):
             return f"its weights ({megabytes(weights.size)}) are pulled when it is first asked"
         path = await to_thread.run_sync(find, self.gguf, self.models_dir)
         return f"its weights are here: {path}"
-
-    @property
-    def _weights(self) -> Weights | None:
-        return weights_named(self.gguf)
 
     def _parameters(self, settings: ModelSettings) -> dict[str, JsonValue]:
         asked = settings.max_output_tokens or self.card.max_output_tokens
@@ -195,33 +190,9 @@ class LocalWorker:
             reasoning="".join(streamed.reasoning),
         )
 
-    async def _file(self) -> Path:
-        """The model's file; pulled first when it is one of the catalogue's and missing."""
-        weights = self._weights
-        if weights is None or is_present(weights, self.models_dir):
-            return await to_thread.run_sync(find, self.gguf, self.models_dir)
-        self.notify(
-            f"{weights.title} is not on this machine yet: pulling {megabytes(weights.size)} "
-            f"({weights.licence}) into {self.models_dir}."
-        )
-        return await to_thread.run_sync(self._pull, weights)
-
-    def _pull(self, weights: Weights) -> Path:
-        told = 0
-
-        def progress(done: int, total: int, source: str) -> None:
-            nonlocal told
-            from_thread.check_cancelled()
-            if (share := done * _TOLD_PER_PULL // total) > told:
-                told = share
-                tell(f"{weights.name}: {100 * done // total}% of {megabytes(total)} from {source}.")
-
-        def tell(text: str) -> None:
-            from_thread.run_sync(self.notify, text)
-
-        path = pull(weights, self.models_dir, sources=self.sources, progress=progress, notify=tell)
-        tell(f"{weights.name} is here: {path} ({weights.notice}).")
-        return path
+    @property
+    def _file(self) -> LocalFile:
+        return LocalFile(self.gguf, self.models_dir, self.notify, self.sources)
 
 
 def held_to(schema: Mapping[str, JsonValue]) -> str:
@@ -311,7 +282,7 @@ async def _read(
     """
     if not response.is_success:
         body: object = json.loads(await response.aread())
-        raise _meaning(body, response.status_code)
+        raise engine_error(body, response.status_code)
     async for line in response.aiter_lines():
         patience.hear()
         field_name, _, data = line.partition(":")
@@ -319,7 +290,7 @@ async def _read(
             continue
         event = entries(json.loads(data))
         if "error" in event:
-            raise _meaning(event, None)
+            raise engine_error(event, None)
         is_first = not streamed.id
         streamed.add(event)
         if is_first and streamed.id:
@@ -328,7 +299,7 @@ async def _read(
             patience.begin()
 
 
-def _meaning(body: object, status: int | None) -> WorkerError:
+def engine_error(body: object, status: int | None) -> WorkerError:
     """The error that the engine, or llama.cpp's server behind it, answered with."""
     said = entries(entries(body).get("error"))
     kind, words = str(said.get("type", "")), words_in(body, "no words")

@@ -36,9 +36,54 @@ class Podium:
 
 
 def policies(settings: Settings) -> dict[str, Policy]:
-    """The strategies by name."""
+    """The strategies by name; `trinity` is another one, where a coordinator is set."""
     conductor = Conductor(max_steps=settings.plan_steps, tries=settings.plan_tries)
     return {"conductor": conductor, "single": Single(), "chain": Chain()}
+
+
+@asynccontextmanager
+async def open_coordinator(
+    settings: Settings, environment: Mapping[str, str], pool: Pool
+) -> AsyncGenerator[dict[str, Policy]]:
+    """The strategy `trinity`, if a coordinator is set; its model is loaded when it is first asked.
+
+    Raises:
+        SettingsError: its head cannot be read, or knows other workers than the pool has.
+    """
+    if settings.coordinator is None:
+        yield {}
+        return
+    from podium.policy.head import load_head
+    from podium.policy.trinity import Trinity
+    from podium.policy.turns import texts_hash
+    from podium_workers.engine.client import EngineSettings, open_engine
+    from podium_workers.local_file import LocalFile
+    from podium_workers.states import LocalStates
+
+    head = load_head(settings.coordinator)
+    if missing := [name for name in head.workers if name not in pool.names]:
+        raise SettingsError(
+            f"coordinator: {settings.coordinator} was made for the workers "
+            f"{', '.join(head.workers)}, and the pool lacks {', '.join(missing)}: set its pool, "
+            "or evolve a head for this one."
+        )
+    file = LocalFile(head.model, settings.models_dir, say)
+    if file.weights and head.sha256 not in ("", file.weights.sha256):
+        raise SettingsError(
+            f"coordinator: {settings.coordinator} was made with other weights of {head.model} "
+            "than this Podium has; evolve it again."
+        )
+    if head.prompts != texts_hash():
+        say(
+            f"The coordinator {settings.coordinator} was made with other role prompts than this "
+            "Podium's: it may choose worse than it did."
+        )
+    engine = EngineSettings(
+        state_dir=settings.state_dir, memory_limit_bytes=int(settings.local_memory_gb * 2**30)
+    )
+    async with open_engine(engine, environment) as opened:
+        states = LocalStates(file, opened, threads=settings.local_threads)
+        yield {"trinity": Trinity(head, states)}
 
 
 def find_manifest(settings: Settings, environment: Mapping[str, str]) -> tuple[PoolManifest, str]:
@@ -125,8 +170,10 @@ async def open_podium(
     async with (
         open_store(settings.store) as store,
         open_workers(settings, environment, quiet=quiet) as pool,
+        open_coordinator(settings, environment, pool) as coordinator,
     ):
         caller = Caller(store, day_usd=settings.day_usd)
-        orchestrator = Orchestrator(store, pool, caller, policies(settings))
+        known = policies(settings) | coordinator
+        orchestrator = Orchestrator(store, pool, caller, known)
         async with open_runs(orchestrator, takes_over=takes_over) as runs:
             yield Podium(settings, store, pool, runs)

@@ -5,7 +5,7 @@ Policies know nothing of MCP, storage or execution: they see a `State` and may a
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from podium.errors import PoolError
 from podium.plan import Accept, Plan, Proposal
@@ -63,6 +63,16 @@ class Policy(Protocol):
             WorkerError: no worker that could write a plan gave a reply.
             PoolError: nothing can be accepted, since no step has finished.
         """
+        ...
+
+
+@runtime_checkable
+class Paced(Protocol):
+    """A policy whose number of rounds is its own, whatever a request asks for."""
+
+    @property
+    def rounds(self) -> int:
+        """Plans at most."""
         ...
 
 

@@ -2,7 +2,8 @@
 
 `/v1/chat/completions` speaks OpenAI's wire, with the field `podium_model` (a `ModelSpec`) naming
 what is to be served; replies of the model's server pass through as they come, errors included.
-A caller that hangs up ends its call all the way down.
+`/tokenize` and `/embedding` are those of llama.cpp's own server. A caller that hangs up ends its
+call all the way down.
 """
 
 import hmac
@@ -33,6 +34,8 @@ from podium_workers.errors import (
     WorkerError,
 )
 
+CALLS = ("/v1/chat/completions", "/tokenize", "/embedding")
+"""What a model's server is asked through the engine."""
 _REQUEST = TypeAdapter(dict[str, JsonValue])
 _STATUS_OF: dict[type[WorkerError], int] = {
     ModelFileError: 422,
@@ -57,7 +60,7 @@ def build_app(
     routes = [
         Route("/status", status),
         Route("/hold", Hold(presence)),
-        Route("/v1/chat/completions", Chat(presence, models, http), methods=["POST"]),
+        *(Route(path, ModelCall(path, presence, models, http), methods=["POST"]) for path in CALLS),
         Route("/vllm", Lease(presence, servers), methods=["POST"]),
         Route("/vllm/stop", stop, methods=["POST"]),
     ]
@@ -111,9 +114,10 @@ class Hold:
 
 
 @dataclass(frozen=True)
-class Chat:
+class ModelCall:
     """One call of a model."""
 
+    path: str
     presence: Presence
     models: Models
     http: httpx2.AsyncClient
@@ -141,7 +145,7 @@ class Chat:
         try:
             async with self.http.stream(
                 "POST",
-                f"{server.url}/v1/chat/completions",
+                f"{server.url}{self.path}",
                 content=request,
                 headers={
                     "Authorization": f"Bearer {server.key}",

@@ -101,8 +101,21 @@ class Engine:
             UnreachableError: the engine cannot be started or does not answer.
             httpx2.TransportError: the connection broke off.
         """
+        async with self.call("/v1/chat/completions", spec, request) as response:
+            yield response
+
+    @asynccontextmanager
+    async def call(
+        self, path: str, spec: ModelSpec, request: Mapping[str, JsonValue]
+    ) -> AsyncGenerator["Response"]:
+        """The answer of a model's server to a request at *path*, as `chat` gives one.
+
+        Raises:
+            UnreachableError: the engine cannot be started or does not answer.
+            httpx2.TransportError: the connection broke off.
+        """
         body = {**request, "podium_model": spec.model_dump(mode="json")}
-        response = await self._post("/v1/chat/completions", body)
+        response = await self._post(path, body)
         try:
             yield response
         finally:

@@ -57,7 +57,11 @@ def memory_needed(spec: ModelSpec) -> int:
     """
     facts = read_gguf(spec.path)
     context = facts.kv_bytes_per_token * spec.context * spec.slots
-    return facts.size + context + (PROMPT_CACHE_MIB << 20) + _WORKING_BYTES
+    return facts.size + context + (_prompt_cache_mib(spec) << 20) + _WORKING_BYTES
+
+
+def _prompt_cache_mib(spec: ModelSpec) -> int:
+    return PROMPT_CACHE_MIB if spec.gives == "replies" else 0
 
 
 @asynccontextmanager
@@ -69,7 +73,9 @@ async def open_llama(spec: ModelSpec, logs: Path) -> AsyncGenerator[LlamaServer]
         UnreachableError: its process cannot be started.
     """
     log = logs / f"{spec.path.stem}.log"
-    order = LlamaOrder(spec=spec, key=token_hex(16), parent=getpid())
+    order = LlamaOrder(
+        spec=spec, key=token_hex(16), parent=getpid(), prompt_cache_mib=_prompt_cache_mib(spec)
+    )
     # -P: nothing in the working folder may stand in for a module.
     command = [sys.executable, "-P", "-m", "podium_workers.engine.llama_server"]
     line = order.model_dump_json().encode()

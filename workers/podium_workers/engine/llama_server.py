@@ -38,6 +38,8 @@ class _Parameters(Protocol):
     cache_ram_mib: int
     no_extra_bufts: bool
     ui: bool
+    embedding: bool
+    pooling_type: object
     api_keys: list[str]
     verbosity: int
 
@@ -46,8 +48,14 @@ class _Server(Protocol):
     listening_address: str
 
 
+class _Poolings(Protocol):
+    LLAMA_POOLING_TYPE_LAST: object
+
+
 class _Engine(Protocol):
     """What is used of xllamacpp, which has no annotations."""
+
+    llama_pooling_type: _Poolings
 
     def CommonParams(self) -> _Parameters: ...
 
@@ -98,6 +106,10 @@ def _serve(order: LlamaOrder) -> _Server:
     # Without a second, rearranged copy of the weights: a third less memory, as fast here.
     parameters.no_extra_bufts = True
     parameters.ui = False
+    if order.spec.gives == "states":
+        # Of the last token alone: then a text may be read in pieces, and no other state is sent.
+        parameters.embedding = True
+        parameters.pooling_type = engine.llama_pooling_type.LLAMA_POOLING_TYPE_LAST
     parameters.api_keys = [order.key]
     parameters.verbosity = _ERRORS_ONLY
     return engine.Server(parameters)

@@ -38,6 +38,8 @@ class ModelSpec(Frozen):
     slots: int = Field(default=2, ge=1)
     """Calls at the same time; more of them wait."""
     threads: int = Field(default=1, ge=1)
+    gives: Literal["replies", "states"] = "replies"
+    """What it is asked for: replies, or what the model makes of a text before it says anything."""
 
 
 class ModelStatus(Frozen):

@@ -1,0 +1,125 @@
+"""Evolves a job's head from what was gathered, and compares it with other ways to one."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from podium.policy.head import Head
+from podium.policy.turns import texts_hash
+from podium_lab.train.config import Job
+from podium_lab.train.items import Item, fingerprint
+from podium_lab.train.learner.trinity_arena import Arena, Floats
+from podium_lab.train.learner.trinity_baselines import random_search, reinforce, supervised
+from podium_lab.train.learner.trinity_evolve import evolve
+from podium_lab.train.trinity.gathering import Gathered, settings_of
+from podium_lab.train.trinity.results import Comparison, Measured, Method
+from podium_workers.catalogue import weights_named
+
+HEAD = "head.json"
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Evolving:
+    """A job's items and arena."""
+
+    job: Job
+    gathered: Gathered
+    arena: Arena
+
+    @classmethod
+    def of(cls, job: Job, gathered: Gathered) -> "Evolving":
+        return cls(job, gathered, Arena(gathered.table, gathered.states, gathered.train))
+
+    def head(self, weights: Floats, **made: object) -> Head:
+        """The head of these numbers, with how it was made."""
+        model = self.job.model.base
+        known = weights_named(model)
+        return self.arena.head(
+            weights,
+            model=model,
+            sha256=known.sha256 if known else "",
+            prompts=texts_hash(),
+            made={
+                "workers": self.gathered.label,
+                "items": fingerprint(self.gathered.train),
+                "evolution": settings_of(self.job).model_dump(mode="json"),
+                **made,
+            },
+        )
+
+    def right(self, weights: Floats, items: Sequence[Item]) -> list[bool]:
+        """Which of *items* a head answers right, as it is served: by its likeliest choices."""
+        return self.arena.play(weights[None], self.arena.begins(items)).right[0].tolist()
+
+
+def run(job: Job, gathered: Gathered, tell: Tell) -> Path:
+    """Evolve the head of a job, going on from its checkpoint; the file that it is in."""
+    evolving = Evolving.of(job, gathered)
+    weights, curve = evolve(
+        evolving.arena, gathered.train, settings_of(job),
+        seed=job.seed, folder=job.folder, tell=tell,
+    )  # fmt: skip
+    right = {
+        part: round(float(np.mean(evolving.right(weights, items))), 4)
+        for part, items in (("train", gathered.train), ("test", gathered.test))
+    }
+    head = evolving.head(weights, seed=job.seed, right=right, curve=curve[-1])
+    file = job.folder / HEAD
+    file.write_text(head.model_dump_json(), encoding="utf-8")
+    return file
+
+
+def compare(job: Job, gathered: Gathered, seeds: Sequence[int], tell: Tell) -> Comparison:
+    """Heads of all ways on held-out items, for each seed; the evolved ones are kept."""
+    evolving, settings = Evolving.of(job, gathered), settings_of(job)
+    arena, train, test = evolving.arena, gathered.train, gathered.test
+    measured = list(_fixed(evolving))
+    for seed in seeds:
+        found: dict[Method, Floats] = {}
+        found["evolved"], _ = evolve(arena, train, settings, seed=seed)
+        found["random search"] = random_search(arena, train, settings, seed=seed)
+        found["REINFORCE"] = reinforce(arena, train, settings, seed=seed)
+        for method, weights in found.items():
+            measured.append(_measured(evolving, method, seed, weights))
+            tell(measured[-1].told)
+        head = evolving.head(found["evolved"], seed=seed)
+        (job.folder / f"head-{seed}.json").write_text(head.model_dump_json(), encoding="utf-8")
+    return Comparison(
+        label=gathered.label, model=job.model.base, train=len(train), test=len(test),
+        episodes=settings.episodes, states=len(gathered.states), asked=gathered.table.asked,
+        best=[gathered.table.best(item) for item in test], measured=tuple(measured),
+    )  # fmt: skip
+
+
+def _fixed(evolving: Evolving) -> list[Measured]:
+    """What does not hang on a seed."""
+    arena, train, test = evolving.arena, evolving.gathered.train, evolving.gathered.test
+    supervised_heads: Mapping[Method, Floats] = {
+        "SFT on the best worker": supervised(arena, train, everywhere=False),
+        "SFT on the whole table": supervised(arena, train, everywhere=True),
+    }
+    found = [_measured(evolving, how, None, head) for how, head in supervised_heads.items()]
+    alone = np.asarray([arena.table.alone(item) for item in train]).mean(axis=0)
+    best = int(alone.argmax())
+    right = [arena.table.alone(item)[best] for item in test]
+    single = Measured(
+        method="best single worker", seed=None, train=float(alone[best]), right=right, turns=1.0,
+        note=arena.table.workers[best],
+    )  # fmt: skip
+    return [*found, single]
+
+
+def _measured(evolving: Evolving, method: Method, seed: int | None, head: Floats) -> Measured:
+    test = evolving.gathered.test
+    played = evolving.arena.play(head[None], evolving.arena.begins(test))
+    shares = np.bincount(played.roles[played.places >= 0].ravel(), minlength=3)
+    learned = evolving.right(head, evolving.gathered.train)
+    return Measured(
+        method=method, seed=seed, train=float(np.mean(learned)), right=played.right[0].tolist(),
+        turns=float(played.turns.mean()),
+        note=json.dumps((shares / shares.sum()).round(2).tolist()),
+    )  # fmt: skip
