@@ -58,13 +58,19 @@ def names_in(prompt: str) -> list[str]:
     return [name for name, _ in tags(prompt, FENCE)]
 
 
-@pytest.mark.parametrize("name", sorted(PROMPTS.keys() - {"examples"}))
+@pytest.mark.parametrize("name", sorted(PROMPTS.keys() - {"examples", "caller_examples"}))
 def test_every_template_is_filled_by_its_owner_alone(name: str):
     supplied = {
+        "caller": (),
         "chain": (),
         "single": (),
         "conductor": ("max_steps", "team", "examples", "question"),
         "conductor_lists": ("max_steps", "team", "examples", "question"),
+        "conductor_brief": ("question", "team"),
+        "conductor_brief_round": ("plan", "reply", "fence"),
+        "trinity_thinker": (),
+        "trinity_worker": (),
+        "trinity_verifier": (),
         "conductor_round": ("plan", "reply", "fence", "accept_form", "max_steps"),
         "worker": ("fence", "remarks", "question", "material", "subtask"),
     }

@@ -4,6 +4,7 @@ Marked `vllm`: `python -m podium_lab.environments.vllm --cpu --model smollm2` ma
 The model is the smallest one, so what it says is never looked at, only its shape.
 """
 
+import json
 import os
 import signal
 from collections.abc import AsyncGenerator, Generator
@@ -21,6 +22,7 @@ from podium.config import Settings
 from podium.plan_grammar import lists_grammar
 from podium.plan_text import parse_plan, plan_schema
 from podium_lab.environments.vllm import default_folder
+from podium_lab.train.handing_over import interpreter
 from podium_workers.errors import ContextTooLongError, ModelFileError, WorkerError
 from podium_workers.manifest import parse_manifest
 from podium_workers.opening import open_pool
@@ -53,6 +55,11 @@ JSON = ModelSettings(
     temperature=0,
     response_schema=plan_schema(TEAM, max_steps=2, by_position=True),
 )
+TRAINED_ON = """
+import json, sys
+from podium_lab.train.learner.models import load_tokenizer, token_ids
+print(json.dumps(token_ids(load_tokenizer(sys.argv[1]), json.load(sys.stdin))))
+"""
 LONG = ModelSettings(max_output_tokens=1500, temperature=0)
 
 
@@ -232,3 +239,24 @@ async def test_a_killed_engine_is_a_transient_error_and_the_next_try_has_an_answ
     again = await gpu.status()
     assert again is not None
     assert again.pid != status.pid
+
+
+async def test_a_question_has_the_token_ids_that_the_policy_was_trained_on(
+    gpu: VllmWorker, home: Home
+) -> None:
+    """The server's prompt, by vLLM's own count, against what the trainer's library makes of it."""
+    python = interpreter(Settings(models_dir=home.models_dir))
+    if python is None:
+        pytest.skip("there is no environment for training: see podium_lab/environments/train.py")
+    messages = [{"role": "user", "content": ASKED.messages[-1].text}]
+    async with gpu.served() as address, httpx2.AsyncClient(trust_env=False) as http:
+        answer = await http.post(
+            f"{address.url}/tokenize",
+            json={"model": gpu.card.model, "messages": messages, "add_generation_prompt": True},
+            headers={"authorization": f"Bearer {address.key}"},
+            timeout=60,
+        )
+    trained = await anyio.run_process(
+        [str(python), "-P", "-c", TRAINED_ON, str(home.model)], input=json.dumps(messages).encode()
+    )
+    assert answer.json()["tokens"] == json.loads(trained.stdout)

@@ -116,6 +116,7 @@ class RecordedPool(Frozen):
     conductor: str
     conductor_form: Literal["json", "lists"]
     conductor_shows: Literal["cards", "ordinals"]
+    conductor_prompt: Literal["full", "brief"] = "full"
     asks: dict[str, str] = Field(default_factory=dict)
     """Which worker was given the prompts of another one, by the other one's name."""
 
@@ -126,6 +127,7 @@ class RecordedPool(Frozen):
             conductor=pool.conductor,
             conductor_form=pool.conductor_form,
             conductor_shows=pool.conductor_shows,
+            conductor_prompt=pool.conductor_prompt,
             asks=dict(pool.asks),
         )
 

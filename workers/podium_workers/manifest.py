@@ -46,6 +46,8 @@ class PoolManifest(Frozen):
     """How plans are written; a trained conductor writes lists."""
     conductor_shows: Literal["cards", "ordinals"] = "cards"
     """How workers are shown to it; a trained conductor knows only ordinals."""
+    conductor_prompt: Literal["full", "brief"] = "full"
+    """Whether it is told what a plan is; a small trained one knows, and is asked briefly."""
 
     @model_validator(mode="after")
     def _names_fit(self) -> Self:

@@ -99,6 +99,7 @@ async def open_pool(
             conductor=manifest.conductor or strongest(manifest.names, asks),
             conductor_form=manifest.conductor_form,
             conductor_shows=manifest.conductor_shows,
+            conductor_prompt=manifest.conductor_prompt,
         )
         yield await _taped(pool, record, replay, notify) if record or replay else pool
 

@@ -31,6 +31,7 @@ class Pool:
     """Name of the worker that writes plans."""
     conductor_form: Literal["json", "lists"] = "json"
     conductor_shows: Literal["cards", "ordinals"] = "cards"
+    conductor_prompt: Literal["full", "brief"] = "full"
     asks: Mapping[str, str] = field(default_factory=dict[str, str])
     """Which worker gets the prompts of another one, by the other one's name."""
 

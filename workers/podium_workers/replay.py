@@ -204,6 +204,7 @@ def replay_pool(path: Path) -> Pool:
         conductor=recorded.conductor,
         conductor_form=recorded.conductor_form,
         conductor_shows=recorded.conductor_shows,
+        conductor_prompt=recorded.conductor_prompt,
         asks=recorded.asks,
     )
 

@@ -8,7 +8,7 @@ either accepts or plans again (recursive test-time scaling).
 from dataclasses import dataclass
 
 from podium.errors import PlanError, PoolError
-from podium.plan import PODIUM, Accept, Cut, Plan, Proposal, Step
+from podium.plan import CALLER, PODIUM, Accept, Cut, Plan, Proposal, Step
 from podium.plan_grammar import lists_grammar
 from podium.plan_text import parse_plan, plan_schema, render_json, render_lists
 from podium.policy import Ask, State, accept_last
@@ -153,14 +153,19 @@ class Conductor:
 def team(state: State) -> tuple[str, ...]:
     """Names that a plan may use, in the order that the conductor is shown."""
     nested = (PODIUM,) if state.request.depth > 0 else ()
-    return (*state.pool.names, *nested)
+    caller = (CALLER,) if state.request.caller else ()
+    return (*state.pool.names, *nested, *caller)
 
 
 def shown_names(state: State) -> tuple[str, ...]:
-    """The team as the conductor may call it: by name, or anonymously by number."""
+    """The team as the conductor may call it: by name, or anonymously by number.
+
+    The caller is no model, and is called by its name either way.
+    """
     names = team(state)
     if state.pool.conductor_shows == "ordinals":
-        return tuple(f"Model {number}" for number in range(len(names)))
+        numbered = enumerate(names)
+        return tuple(name if name == CALLER else f"Model {n}" for n, name in numbered)
     return names
 
 
@@ -173,7 +178,11 @@ def conductor_prompt(
         "max_steps": str(max_steps),
         "team": _team_text(state),
         "examples": examples(
-            _workers_shown(state), lists=lists, max_steps=max_steps, program=_program(state)
+            shown_names(state)[: len(state.pool.names)],
+            lists=lists,
+            max_steps=max_steps,
+            program=_program(state),
+            caller=shown_names(state) if state.request.caller else (),
         ),
     }
     history, reply_cuts = _history(state, card, max_steps) if state.rounds else ("", ())
@@ -183,10 +192,6 @@ def conductor_prompt(
     return fill(_template(state), question=asked, **values) + history, cuts + reply_cuts
 
 
-def _workers_shown(state: State) -> tuple[str, ...]:
-    return shown_names(state)[: len(state.pool.names)]
-
-
 def _plan_limit(card: WorkerCard) -> int:
     limit = reply_limit(card)
     return min(PLAN_TOKENS, limit) if card.where == "local" else limit
@@ -194,12 +199,20 @@ def _plan_limit(card: WorkerCard) -> int:
 
 def _hash(state: State) -> str:
     """Identity of all texts that shape a plan of this round."""
-    again = ("conductor_round",) if state.rounds else ()
-    return prompt_hash(_template(state), "examples", *again)
+    again = (_round_template(state),) if state.rounds else ()
+    caller = ("caller", "caller_examples") if state.request.caller else ()
+    return prompt_hash(_template(state), "examples", *again, *caller)
 
 
 def _template(state: State) -> str:
+    if state.pool.conductor_prompt == "brief":
+        return "conductor_brief"
     return "conductor_lists" if state.pool.conductor_form == "lists" else "conductor"
+
+
+def _round_template(state: State) -> str:
+    brief = state.pool.conductor_prompt == "brief"
+    return "conductor_brief_round" if brief else "conductor_round"
 
 
 def _asked(state: State, room: int) -> tuple[str, tuple[Cut, ...]]:
@@ -231,12 +244,18 @@ def _program(state: State) -> str | None:
 
 def _team_text(state: State) -> str:
     lists = state.pool.conductor_form == "lists"
+    caller = fill("caller")
     if state.pool.conductor_shows == "ordinals":
         ids = [f"Model id {number}" for number in range(len(team(state)))]
-        return "\n".join(ids if lists else [f"- {name}" for name in shown_names(state)])
+        shown = ids if lists else [f"- {name}" for name in shown_names(state)]
+        if state.request.caller:
+            shown[-1] += f": {caller}"
+        return "\n".join(shown)
     told = [f"{card.name}: {card.good_at or card.model}" for card in state.pool.cards]
     if state.request.depth > 0:
         told.append(f"{PODIUM}: a whole team of its own, for a part that is itself a big question")
+    if state.request.caller:
+        told.append(f"{CALLER}: {caller}")
     # The three lists name workers by number.
     marks = [f"Model id {number}:" if lists else "-" for number in range(len(told))]
     return "\n".join(f"{mark} {line}" for mark, line in zip(marks, told, strict=True))
@@ -275,7 +294,7 @@ def _history(state: State, card: WorkerCard, max_steps: int) -> tuple[str, tuple
     most = min(REPLY_TOKENS, prompt_budget(card) // 3)
     shown, cuts = _shortened(f"step:{answer}", harmless(reply, state.fence), most)
     text = fill(
-        "conductor_round",
+        _round_template(state),
         plan=harmless(written, state.fence),
         reply=shown,
         fence=state.fence,

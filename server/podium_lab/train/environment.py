@@ -5,7 +5,8 @@ executor on a pool, judged, and rewarded as in the Conductor paper (papers.md 1.
 thin adapters around `Environment.score`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from pydantic import Field
@@ -21,6 +22,7 @@ from podium.store import Store
 from podium.trace import Run, RunRequest, StepResult, ignore
 from podium_lab.train.items import Item
 from podium_lab.train.judging import JudgeError, Judges
+from podium_lab.train.purse import Purse, Share
 from podium_workers.pool import Pool
 from podium_workers.worker import Frozen, Usage, WorkerCard
 
@@ -107,8 +109,8 @@ class Environment:
     max_steps: int = 5
     max_seconds: float = 600.0
     """Seconds that one rollout may take; then it is dropped."""
-    max_usd: float | None = None
-    """What one rollout may cost."""
+    purse: Purse | None = None
+    """What the whole job may spend; None for any amount."""
 
     def prompt(self, item: Item, pool: Pool, card: WorkerCard) -> str:
         """What the policy is asked: the very text that the server sends to its conductor.
@@ -129,7 +131,11 @@ class Environment:
         return plan
 
     async def score(self, text: str, item: Item, pool: Pool) -> Score:
-        """Carry out what *text* plans for *item* on *pool*, and say what it earns."""
+        """Carry out what *text* plans for *item* on *pool*, and say what it earns.
+
+        Raises:
+            PurseEmptyError: the job has spent what it may.
+        """
         try:
             plan = self.read(text, pool)
         except PlanError as error:
@@ -144,21 +150,33 @@ class Environment:
             subtasks=tuple(step.subtask for step in plan.steps),
         )
         try:
-            run, results = await self._carried_out(text, item, pool)
+            async with self._share() as share:
+                run, results = await self._carried_out(text, item, pool, share)
         except PodiumError as error:
             return score.model_copy(update={"problem": str(error)})
-        usage = await self.store.usage(run.run_id)
-        known = {"run_id": run.run_id, "usage": usage}
+        known = {"run_id": run.run_id, "usage": await self.store.usage(run.run_id)}
         judged = await self._judged(item, run, results, plan)
         return score.model_copy(update={**known, **judged})
 
+    @asynccontextmanager
+    async def _share(self) -> AsyncGenerator[Share | None]:
+        """One rollout's part of the job's money; None where that is not limited."""
+        if self.purse is None:
+            yield None
+            return
+        async with self.purse.share() as share:
+            yield share
+
     async def _carried_out(
-        self, text: str, item: Item, pool: Pool
+        self, text: str, item: Item, pool: Pool, share: Share | None
     ) -> tuple[Run, Sequence[StepResult]]:
         policies = {STRATEGY: Written(text, self.max_steps)}
         orchestrator = Orchestrator(self.store, pool, Caller(self.store), policies)
-        run = await orchestrator.create(self._request(item), principal=PRINCIPAL)
+        request = self._request(item, share.usd if share else None)
+        run = await orchestrator.create(request, principal=PRINCIPAL)
         run = await orchestrator.answer(run, ignore)
+        if share:
+            share.spent = (await self.store.usage(run.run_id)).cost_usd
         return run, await self.store.steps(run.run_id)
 
     async def _judged(
@@ -176,12 +194,12 @@ class Environment:
         reward = self.rewards.of(right=right, steps=len(plan.steps), cost_usd=usage.cost_usd)
         return {"right": right, "reward": reward, "answer": answer}
 
-    def _request(self, item: Item) -> RunRequest:
+    def _request(self, item: Item, max_usd: float | None = None) -> RunRequest:
         return RunRequest(
             question=item.question,
             strategy=STRATEGY,
             max_seconds=self.max_seconds,
-            max_usd=self.max_usd,
+            max_usd=max_usd,
         )
 
     def _state(self, item: Item, pool: Pool) -> State:
@@ -197,8 +215,8 @@ def _no_fault_of_the_plan(run: Run, results: Sequence[StepResult]) -> str:
         for failed in result.failures:
             if failed.code not in OF_THE_PLAN:
                 return f"step {result.number}, {failed.worker}: {failed.message}"
-    if run.status == "partial":
-        return run.notes[0] if run.notes else "A limit struck."
+    if run.limit is not None or run.status == "partial":
+        return run.notes[0] if run.notes else f"The limit of {run.limit} struck."
     return run.error.message if run.error and not results else ""
 
 

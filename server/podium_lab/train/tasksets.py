@@ -59,7 +59,9 @@ class _Answered(_Row):
     answer: str
 
 
-class _Choice(_Answered):
+class _Choice(_Row):
+    answer: str | int
+    """A letter, or the place in the list."""
     choices: list[str] = Field(min_length=2, max_length=10)
     subject: str = ""
 
@@ -220,9 +222,10 @@ def _mmlu(row: JsonValue, taskset: Taskset, number: int) -> Item:
     """Choices in an order of their own for each item: some sources list the right one first."""
     read = _Choice.model_validate(row)
     letters = "ABCDEFGHIJ"[: len(read.choices)]
-    if read.answer not in letters:
+    place = read.answer if isinstance(read.answer, int) else letters.find(read.answer)
+    if not 0 <= place < len(letters) or read.answer == "":
         raise ValueError(f"answer: {read.answer!r} is none of the letters {letters}.")
-    right = read.choices[letters.index(read.answer)]
+    right = read.choices[place]
     order = list(read.choices)
     random.Random(f"{taskset.seed}:{read.question}").shuffle(order)
     listed = "\n".join(f"({a}) {text}" for a, text in zip(letters, order, strict=True))

@@ -11,10 +11,12 @@ from podium_lab.train.environment import Environment, Rewards, shuffled
 from podium_lab.train.generated import generate
 from podium_lab.train.items import Item
 from podium_lab.train.judging import Judges
+from podium_lab.train.purse import Purse
 from podium_lab.train.simulated import Simulation, Skills
 from podium_workers.errors import OverloadedError, PoolSelectionError, RefusedError
 from podium_workers.pool import Pool
 from podium_workers.scripted import ScriptedWorker
+from podium_workers.worker import Price
 
 KNOWS = Skills(name="knows", by_kind={"facts": 1.0})
 CALCULATES = Skills(name="calculates", by_kind={"arithmetic": 1.0})
@@ -128,3 +130,17 @@ def test_a_pool_for_one_rollout_has_the_named_workers_in_that_order() -> None:
     assert shuffled(pool, ["calculates"]).names == ("calculates",)
     with pytest.raises(PoolSelectionError):
         shuffled(pool, ["nobody"])
+
+
+async def test_a_job_never_spends_more_than_its_purse(store: Store) -> None:
+    dear = Skills(name="dear", by_kind={"facts": 1.0}, price=Price(input=1000, output=1000))
+    pool = Pool(workers=(Simulation.of([FACT]).worker(dear),), conductor="dear")
+    purse = Purse(usd=10.0, parallel=1)
+    environment = Environment(store, purse=purse)
+    text = written(("dear", "Answer.", []))
+    first = await environment.score(text, FACT, pool)
+    assert (first.reward, first.usage.cost_usd) == (1.0, purse.spent)
+    assert purse.spent > 0
+    little = Environment(store, purse=Purse(usd=0.001, parallel=1))
+    second = await little.score(text, FACT, pool)
+    assert (second.reward, second.usage.output_tokens) == (None, 0)

@@ -57,10 +57,11 @@ async def test_expressions_are_equal_however_they_are_written(
     assert await Judges().is_right(_item("math", gold), reply) is right
 
 
+@pytest.mark.usefixtures("_sandboxed")
 async def test_a_judge_that_takes_too_long_says_so() -> None:
-    judges = Judges(seconds=0.01)
-    with pytest.raises(JudgeError, match="'math' had not decided on item '1' after"):
-        await judges.is_right(_item("math", "1"), "$2$")
+    judges = Judges(seconds=0.3)
+    with pytest.raises(JudgeError, match="'code' had not decided on item '1' after"):
+        await judges.is_right(_item("code", "assert True"), "while True: pass")
 
 
 async def test_programs_are_not_judged_where_none_can_be_isolated() -> None:

@@ -1,0 +1,191 @@
+"""Opens what a job needs to score rollouts: its items, its pool, its ledger."""
+
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TypedDict
+
+from podium.cli.saying import say
+from podium.config import Settings
+from podium.errors import SettingsError
+from podium.store import open_store
+from podium_lab.train.caching import cached
+from podium_lab.train.config import Asked, Job
+from podium_lab.train.draws import Draw, draws
+from podium_lab.train.environment import Environment, shuffled
+from podium_lab.train.items import Item, Part, in_part
+from podium_lab.train.judging import Judges
+from podium_lab.train.purse import Purse
+from podium_lab.train.simulated import Simulation
+from podium_lab.train.tasksets import load
+from podium_workers.manifest import load_manifest
+from podium_workers.opening import open_pool
+from podium_workers.pool import Pool
+from podium_workers.replay import replay_pool
+from podium_workers.worker import Frozen, WorkerCard
+
+
+class Row(TypedDict):
+    """One question to the policy, as trainers take it."""
+
+    prompt: list[dict[str, str]]
+    draw: str
+    """The draw, as JSON."""
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What a job stands on."""
+
+    job: Job
+    items: tuple[Item, ...]
+    """Of all parts."""
+    pool: Pool
+    environment: Environment
+
+    def part(self, part: Part) -> tuple[Item, ...]:
+        return in_part(self.items, part)
+
+    @property
+    def label(self) -> str:
+        """What a figure measured on this pool has to be called."""
+        workers = self.job.workers
+        return "live" if workers.manifest else "replay" if workers.recorded else "simulated"
+
+
+def policy_card(asked: Asked) -> WorkerCard:
+    """The card of the policy that is trained: how much it can read."""
+    return WorkerCard(
+        name="policy", kind="policy", model="policy", where="local",
+        context_window=asked.context_window,
+    )  # fmt: skip
+
+
+def asked_rows(ground: Ground, drawn: Iterable[Draw]) -> list[Row]:
+    """The questions to the policy as trainers take them: the server's own prompt, and the draw."""
+    card = policy_card(ground.job.asked)
+    return [
+        {
+            "prompt": [
+                {
+                    "role": "user",
+                    "content": ground.environment.prompt(
+                        draw.item, shuffled(ground.pool, draw.workers), card
+                    ),
+                }
+            ],
+            "draw": draw.model_dump_json(),
+        }
+        for draw in drawn
+    ]
+
+
+def training_draws(ground: Ground) -> tuple[Draw, ...]:
+    """What is asked in the whole job, in order.
+
+    Raises:
+        SettingsError: there is nothing to train on.
+    """
+    job, items = ground.job, ground.part("train")
+    if not items:
+        raise SettingsError("taskset: no item falls into the part that is trained on; add items.")
+    return tuple(
+        draws(
+            items,
+            ground.pool.names,
+            iterations=job.grpo.iterations,
+            questions=job.grpo.questions,
+            seed=job.seed,
+            pools=job.workers.shown,
+        )
+    )
+
+
+def load_items(job: Job) -> tuple[Item, ...]:
+    """The items of all of a job's tasksets.
+
+    Raises:
+        SettingsError: a file cannot be used.
+    """
+    return tuple(item for taskset in job.tasksets for item in load(taskset))
+
+
+class Place(Frozen):
+    """Which of the processes of a job this is; each has a ledger and a part of the money."""
+
+    number: int = 0
+    of: int = 1
+
+    def file(self, name: str) -> str:
+        """A file's name for this process; the first one's is plain."""
+        stem, dot, suffix = name.partition(".")
+        return f"{stem}-{self.number}{dot}{suffix}" if self.number else name
+
+
+ALONE = Place()
+
+
+@asynccontextmanager
+async def open_ground(
+    job: Job, environment: Mapping[str, str], settings: Settings, place: Place = ALONE
+) -> AsyncGenerator[Ground]:
+    """A job's items, pool and ledger, in its folder.
+
+    Raises:
+        SettingsError, ManifestError, StoreError: something cannot be used; nothing is half-written.
+        PoolSelectionError: the pool lacks a worker that is named.
+    """
+    items = load_items(job)
+    job.folder.mkdir(parents=True, exist_ok=True)
+    async with (
+        _pool(job, items, environment, settings, place) as pool,
+        open_store(job.folder / place.file("ledger.db")) as store,
+    ):
+        asked = replace(
+            pool.allowed(workers=job.workers.only) if job.workers.only else pool,
+            conductor_form=job.asked.form,
+            conductor_shows=job.asked.shows,
+            conductor_prompt=job.asked.prompt,
+        )
+        scoring = Environment(
+            store,
+            judges=Judges(seconds=job.judge_seconds),
+            rewards=job.rewards,
+            max_steps=job.asked.max_steps,
+            max_seconds=job.rollout_seconds,
+            purse=Purse(job.max_usd / place.of, job.workers.parallel) if job.max_usd else None,
+        )
+        yield Ground(job, items, asked, scoring)
+
+
+@asynccontextmanager
+async def _pool(
+    job: Job,
+    items: tuple[Item, ...],
+    environment: Mapping[str, str],
+    settings: Settings,
+    place: Place,
+) -> AsyncGenerator[Pool]:
+    workers = job.workers
+    if workers.simulated:
+        simulation = Simulation.of(items, seed=workers.seed)
+        simulated = tuple(simulation.worker(skills) for skills in workers.simulated)
+        yield Pool(workers=simulated, conductor=simulated[0].card.name)
+    elif workers.recorded:
+        yield replay_pool(workers.recorded)
+    else:
+        assert workers.manifest is not None, "one of the three is given"
+        async with (
+            open_pool(
+                load_manifest(workers.manifest),
+                env=environment,
+                models_dir=settings.models_dir,
+                state_dir=settings.state_dir,
+                memory_limit_bytes=int(settings.local_memory_gb * 2**30),
+                threads=settings.local_threads,
+                notify=say,
+                profiles=settings.profiles_dir,
+            ) as live,
+            cached(live, job.folder / place.file("replies.jsonl")) as pool,
+        ):
+            yield pool

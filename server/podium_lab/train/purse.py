@@ -1,0 +1,56 @@
+"""What a whole training job may spend: every rollout takes its share before it begins."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+LEAST_SHARE = 1e-6
+"""US dollars; a rollout that would get less is not begun."""
+
+
+class PurseEmptyError(Exception):
+    """What the job may spend is spent; the text says how to go on."""
+
+
+@dataclass
+class Share:
+    """What one rollout may cost, and what it has cost in the end."""
+
+    usd: float
+    spent: float | None = None
+    """None when unknown: then it counts as all of it."""
+
+
+@dataclass
+class Purse:
+    """Money for a job, in US dollars. Rollouts at the same time can never pass it together."""
+
+    usd: float
+    parallel: int
+    """Rollouts at the same time, between which what is left is shared."""
+    spent: float = 0.0
+    _held: float = field(default=0.0, init=False)
+
+    @property
+    def left(self) -> float:
+        return max(0.0, self.usd - self.spent - self._held)
+
+    @asynccontextmanager
+    async def share(self) -> AsyncGenerator[Share]:
+        """One rollout's part of what is left; what it does not use goes back.
+
+        Raises:
+            PurseEmptyError: too little is left for another rollout.
+        """
+        share = Share(self.left / self.parallel)
+        if share.usd < LEAST_SHARE:
+            raise PurseEmptyError(
+                f"The job has spent ${self.spent:.4f} of its ${self.usd:g}; raise max_usd and go "
+                "on: what was trained so far is kept."
+            )
+        self._held += share.usd
+        try:
+            yield share
+        finally:
+            self._held -= share.usd
+            self.spent += share.usd if share.spent is None else share.spent

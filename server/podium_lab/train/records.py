@@ -1,0 +1,215 @@
+"""What a job leaves behind: a line of JSON for every iteration and rollout, and what it came to."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, JsonValue, ValidationError
+
+from podium_lab.train.config import Job
+from podium_lab.train.environment import Score
+from podium_lab.train.errors import TrainingError
+from podium_lab.train.items import PARTS, Item, fingerprint, in_part
+from podium_lab.train.watch import Step
+from podium_workers.worker import Frozen
+
+BEGUN, ENDED = "job.json", "outcome.json"
+STEPS, ROLLOUTS, LEARNER, LOOKS = "steps.jsonl", "rollouts.jsonl", "learner.jsonl", "looks.jsonl"
+MAY_CHANGE = frozenset(
+    {"folder", "stop", "max_usd", "checkpoint_every", "validate_every", "validation_items",
+     "rollout_seconds", "judge_seconds", "launch"}
+)  # fmt: skip
+"""Settings that may differ when a job goes on: what is learned does not hang on them."""
+
+_M = TypeVar("_M", bound=BaseModel)
+
+
+class Begun(Frozen):
+    """What a job was begun with."""
+
+    job: Job
+    label: str
+    """What its workers are: live, replay or simulated."""
+    data: dict[str, str]
+    """Hash of the items of each part."""
+    counts: dict[str, dict[str, int]]
+    """Items of each part, by kind."""
+
+
+class Rollout(Score):
+    """A rollout of the training."""
+
+    iteration: int
+
+
+class Learned(Frozen):
+    """What the learner says of one iteration."""
+
+    iteration: int
+    loss: float | None = None
+    grad_norm: float | None = None
+    learning_rate: float | None = None
+    entropy: float | None = None
+    """Of the policy's next token, in nats."""
+    plan_tokens: float | None = None
+    """Of a plan with its reasoning, on the mean."""
+
+
+class Look(Frozen):
+    """A look at items that are not trained on."""
+
+    name: str
+    """When: before, after, or the iteration."""
+    part: str
+    temperature: float
+    items: int
+    step: Step
+
+
+class Ended(Frozen):
+    """What a job came to."""
+
+    iterations: int
+    stopped: str = ""
+    """What collapsed, if a rule ended the job."""
+
+
+@dataclass(frozen=True)
+class Records:
+    """The records of one job, in its folder."""
+
+    folder: Path
+
+    def begin(self, job: Job, items: Sequence[Item], label: str) -> None:
+        """Note what the job is begun with, or see that it goes on with the same.
+
+        Raises:
+            TrainingError: it was begun with other settings or items; the text names one.
+        """
+        begun = Begun(
+            job=job,
+            label=label,
+            data={part: fingerprint(in_part(items, part)) for part in PARTS},
+            counts={part: _kinds(in_part(items, part)) for part in PARTS},
+        )
+        if (self.folder / BEGUN).exists():
+            self._see_the_same(begun)
+        else:
+            self._whole(BEGUN, begun)
+
+    def _see_the_same(self, now: Begun) -> None:
+        before = self.begun()
+        if before.data != now.data:
+            raise TrainingError(
+                f"{self.folder}: this job was begun with other items; put the data back as it was, "
+                "or set another `folder` to begin anew."
+            )
+        one, other = (
+            it.job.model_dump(mode="json", exclude=set(MAY_CHANGE)) for it in (before, now)
+        )
+        if changed := _difference(one, other):
+            raise TrainingError(
+                f"{self.folder}: this job was begun with another {changed!r}; set it back, or set "
+                "another `folder` to begin anew."
+            )
+
+    def begun(self) -> Begun:
+        """What the job was begun with.
+
+        Raises:
+            TrainingError: there is no job in the folder, or its record is of another version.
+        """
+        try:
+            return Begun.model_validate_json((self.folder / BEGUN).read_bytes())
+        except FileNotFoundError:
+            raise TrainingError(
+                f"{self.folder}: no job was begun here; name the `folder` of its configuration."
+            ) from None
+        except ValidationError as error:
+            raise TrainingError(f"{self.folder / BEGUN}: cannot be read: {error}") from None
+
+    def keep(self, step: Step, scores: Sequence[Score]) -> None:
+        """Add one iteration."""
+        number = step.iteration
+        rollouts = (Rollout(iteration=number, **score.model_dump()) for score in scores)
+        self._append(ROLLOUTS, *rollouts)
+        self._append(STEPS, step)
+
+    def learned(self, learned: Learned) -> None:
+        """Add what the learner said of an iteration."""
+        self._append(LEARNER, learned)
+
+    def look(self, look: Look) -> None:
+        """Add a look at other items."""
+        self._append(LOOKS, look)
+
+    def end(self, ended: Ended) -> None:
+        """Note what the job came to."""
+        self._whole(ENDED, ended)
+
+    def steps(self) -> tuple[Step, ...]:
+        """The iterations so far; a line that was cut off when a job died is left out."""
+        return self._read(STEPS, Step)
+
+    def rollouts(self) -> tuple[Rollout, ...]:
+        """The rollouts so far."""
+        return self._read(ROLLOUTS, Rollout)
+
+    def lessons(self) -> tuple[Learned, ...]:
+        """What the learner said of each iteration."""
+        return self._read(LEARNER, Learned)
+
+    def looks(self) -> tuple[Look, ...]:
+        """The looks at other items so far."""
+        return self._read(LOOKS, Look)
+
+    def ended(self) -> Ended | None:
+        """What the job came to; None while it is not done."""
+        path = self.folder / ENDED
+        return Ended.model_validate_json(path.read_bytes()) if path.exists() else None
+
+    def cut_behind(self, iteration: int) -> None:
+        """Forget what came after that iteration: a job goes on from its last checkpoint."""
+        (self.folder / ENDED).unlink(missing_ok=True)
+        for name, kind in ((STEPS, Step), (ROLLOUTS, Rollout), (LEARNER, Learned)):
+            lines = [it for it in self._read(name, kind) if it.iteration <= iteration]
+            self._replace(name, "".join(it.model_dump_json() + "\n" for it in lines))
+
+    def _read(self, name: str, kind: type[_M]) -> tuple[_M, ...]:
+        path = self.folder / name
+        if not path.exists():
+            return ()
+        lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+        return tuple(kind.model_validate_json(line) for line in lines)
+
+    def _append(self, name: str, *records: BaseModel) -> None:
+        with (self.folder / name).open("a", encoding="utf-8") as file:
+            file.writelines(record.model_dump_json() + "\n" for record in records)
+
+    def _whole(self, name: str, record: BaseModel) -> None:
+        self._replace(name, record.model_dump_json(indent=2, by_alias=False) + "\n")
+
+    def _replace(self, name: str, text: str) -> None:
+        partial = self.folder / f"{name}.partial"
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, self.folder / name)
+
+
+def _kinds(items: Sequence[Item]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for item in items:
+        counts[item.kind] = counts.get(item.kind, 0) + 1
+    return dict(sorted(counts.items()))
+
+
+def _difference(one: Mapping[str, JsonValue], other: Mapping[str, JsonValue]) -> str:
+    """The first key, with its section, whose value differs; empty when none does."""
+    for key in one:
+        here, there = one[key], other.get(key)
+        if here != there:
+            if isinstance(here, dict) and isinstance(there, dict):
+                return f"{key}.{_difference(here, there)}"
+            return key
+    return ""

@@ -1,0 +1,111 @@
+"""What a job's records show, for a terminal: curves, looks at other items, and how it ended."""
+
+from collections.abc import Iterator, Sequence
+
+from podium_lab.bench.scoring import wilson
+from podium_lab.train.records import Begun, Ended, Learned, Look, Records
+from podium_lab.train.watch import Step
+
+BLOCKS = " ▁▂▃▄▅▆▇█"
+WIDTH = 60
+
+
+def curve(values: Sequence[float | None], low: float, high: float, width: int = WIDTH) -> str:
+    """Values as a row of blocks between two bounds; means where there are more than fit."""
+    count = min(width, len(values))
+    cells: list[str] = []
+    for place in range(count):
+        part = values[place * len(values) // count : (place + 1) * len(values) // count]
+        known = [value for value in part if value is not None]
+        if not known:
+            cells.append("·")
+            continue
+        share = (sum(known) / len(known) - low) / (high - low) if high > low else 0.0
+        cells.append(BLOCKS[1 + round(min(1.0, max(0.0, share)) * (len(BLOCKS) - 2))])
+    return "".join(cells)
+
+
+def status(records: Records, *, width: int = WIDTH) -> Iterator[str]:
+    """The records of a job, line by line.
+
+    Raises:
+        TrainingError: there is no job in the folder.
+    """
+    begun, steps, ended = records.begun(), records.steps(), records.ended()
+    yield _head(begun, steps, ended)
+    yield ""
+    if steps:
+        yield from _curves(steps, records.lessons(), width)
+        yield ""
+        yield from _newest(steps[-1])
+    yield from (_looked(look) for look in records.looks())
+    yield from _problems(records)
+
+
+def _head(begun: Begun, steps: Sequence[Step], ended: Ended | None) -> str:
+    job = begun.job
+    done = f"{len(steps)} of {job.grpo.iterations} iterations"
+    if ended is None:
+        how = "not done: `podium train grpo` goes on with it"
+    else:
+        how = f"stopped: {ended.stopped}" if ended.stopped else "done"
+    return f"{job.folder}: {job.model.base}, workers {begun.label}, {done}, {how}"
+
+
+def _curves(steps: Sequence[Step], lessons: Sequence[Learned], width: int) -> Iterator[str]:
+    longest = max((length for step in steps for length in step.lengths), default=1)
+    rows: list[tuple[str, list[float | None], float, float]] = [
+        ("reward", [step.reward for step in steps], 0, 1),
+        ("readable", [step.valid for step in steps], 0, 1),
+        ("right", [step.right for step in steps], 0, 1),
+        ("right if readable", [step.right_if_valid for step in steps], 0, 1),
+        ("routing, bits", [step.entropy for step in steps], 0, _most(steps)),
+        ("steps of a plan", [mean_length(step) for step in steps], 1, max(2, longest)),
+        ("flat groups", [step.flat_groups for step in steps], 0, 1),
+        ("regret", [step.regret for step in steps], -1, 1),
+        ("gain", [step.gain for step in steps], -1, 1),
+    ]
+    taught = [it.entropy for it in lessons]
+    rows.append(("policy, nats", taught, 0, max((it or 0 for it in taught), default=1) or 1))
+    for name, values, low, high in rows:
+        known = [value for value in values if value is not None]
+        if known:
+            drawn = curve(values, low, high, width)
+            yield f"{name:>18}  {known[0]:6.3f} {drawn} {known[-1]:.3f}   ({low:g} to {high:.3g})"
+
+
+def _most(steps: Sequence[Step]) -> float:
+    return max(1.0, *(step.entropy for step in steps))
+
+
+def mean_length(step: Step) -> float | None:
+    """Steps of a plan on the mean; None where none could be read."""
+    count = sum(step.lengths.values())
+    return sum(n * often for n, often in step.lengths.items()) / count if count else None
+
+
+def _newest(step: Step) -> Iterator[str]:
+    routed = ", ".join(f"{name} {share:.0%}" for name, share in step.routing.items())
+    lengths = ", ".join(f"{length}: {count}" for length, count in step.lengths.items())
+    cost = "unknown" if step.cost_usd is None else f"${step.cost_usd:.4f}"
+    yield f"iteration {step.iteration}: steps go to {routed or 'nobody'}"
+    yield f"plans by their steps: {lengths or 'none'}; stock phrases {step.stock:.0%}"
+    yield f"dropped {step.dropped} of {step.rollouts}; workers' tokens {step.tokens:,}, cost {cost}"
+
+
+def _looked(look: Look) -> str:
+    step = look.step
+    low, high = wilson(round(step.right * look.items), look.items)
+    return (
+        f"{look.part}, {look.name}: {step.right:.0%} right ({low:.0%} to {high:.0%}) of "
+        f"{look.items} items, {step.valid:.0%} readable, {step.right_if_valid:.0%} of those right"
+    )
+
+
+def _problems(records: Records) -> Iterator[str]:
+    """What was wrong most often in the newest iteration."""
+    rollouts = records.rollouts()
+    newest = [it for it in rollouts if it.iteration == rollouts[-1].iteration] if rollouts else []
+    texts = [it.problem for it in newest if it.problem]
+    for text in sorted(set(texts), key=texts.count, reverse=True)[:3]:
+        yield f"{texts.count(text)} of {len(newest)} rollouts: {text[:160]}"

@@ -1,0 +1,95 @@
+"""Records of jobs: whole or not there, and the same job when it goes on."""
+
+from pathlib import Path
+
+import pytest
+
+from podium.config import Settings
+from podium_lab.train.config import Job
+from podium_lab.train.environment import Score
+from podium_lab.train.errors import TrainingError
+from podium_lab.train.opening import load_items, open_ground
+from podium_lab.train.records import Ended, Learned, Records
+from podium_lab.train.reference import FILE, known, profile
+from podium_lab.train.watch import summed
+
+SCORE = Score(item="1", reward=1.0, valid=True, right=True, workers=("a",), subtasks=("Do.",))
+
+
+def _job(folder: Path, **changes: object) -> Job:
+    values: dict[str, object] = {
+        "folder": folder,
+        "model": {"base": "tiny"},
+        "taskset": [{"source": "generated", "count": 24, "kinds": ["facts", "arithmetic"]}],
+        "workers": {
+            "simulated": [
+                {"name": "knows", "by_kind": {"facts": 0.7}},
+                {"name": "calculates", "by_kind": {"arithmetic": 0.6, "facts": 0.3}},
+            ]
+        },
+    }
+    return Job.model_validate({**values, **changes})
+
+
+def _begun(folder: Path) -> Records:
+    folder.mkdir(exist_ok=True)
+    job, records = _job(folder), Records(folder)
+    records.begin(job, load_items(job), "simulated")
+    return records
+
+
+def _keep(records: Records, *iterations: int) -> None:
+    for iteration in iterations:
+        records.keep(summed(iteration, [[SCORE, SCORE]]), [SCORE, SCORE])
+        records.learned(Learned(iteration=iteration, loss=0.1))
+
+
+def test_a_job_goes_on_with_what_may_change(tmp_path: Path) -> None:
+    records = _begun(tmp_path)
+    job = _job(tmp_path, max_usd=5, stop={"after": 3}, checkpoint_every=1)
+    records.begin(job, load_items(job), "simulated")
+    assert records.begun().job == _job(tmp_path)
+
+
+def test_a_job_does_not_go_on_with_other_settings_or_items(tmp_path: Path) -> None:
+    records = _begun(tmp_path)
+    other = _job(tmp_path, seed=4)
+    with pytest.raises(TrainingError, match="begun with another 'seed'"):
+        records.begin(other, load_items(other), "simulated")
+    job = _job(tmp_path)
+    with pytest.raises(TrainingError, match="begun with other items"):
+        records.begin(job, load_items(job)[:-1], "simulated")
+
+
+def test_what_came_after_a_checkpoint_is_forgotten(tmp_path: Path) -> None:
+    records = _begun(tmp_path)
+    _keep(records, 1, 2, 3)
+    records.end(Ended(iterations=3))
+    records.cut_behind(2)
+    assert [step.iteration for step in records.steps()] == [1, 2]
+    assert [it.iteration for it in records.rollouts()] == [1, 1, 2, 2]
+    assert [it.iteration for it in records.lessons()] == [1, 2]
+    assert records.ended() is None
+
+
+def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
+    records = _begun(tmp_path)
+    _keep(records, 1)
+    with (tmp_path / "steps.jsonl").open("a") as file:
+        file.write('{"iteration": 2, "roll')
+    assert [step.iteration for step in records.steps()] == [1]
+
+
+async def test_asking_each_worker_alone_finds_what_its_skills_say(tmp_path: Path) -> None:
+    settings = Settings(models_dir=tmp_path, state_dir=tmp_path)
+    async with open_ground(_job(tmp_path / "job"), {}, settings) as ground:
+        told = known(ground)
+        assert told is not None
+        (ground.job.folder / FILE).unlink(missing_ok=True)
+        found = await profile(ground, ground.items, anew=True)
+    assert {item: set(names) for item, names in found.right.items()} == {
+        item: set(names) for item, names in told.right.items()
+    }
+    assert (tmp_path / "job" / FILE).is_file()
+    assert any(found.right.values())
+    assert not all(found.right.values())
