@@ -9,7 +9,16 @@ import pytest
 
 from podium.cli.compose import Podium, open_podium
 from podium.config import load_settings
-from podium_lab.bench.gsm8k import WAYS, Problem, Result, measure, problems_in, read, table
+from podium_lab.bench.gsm8k import (
+    WAYS,
+    Problem,
+    Result,
+    compared,
+    measure,
+    problems_in,
+    read,
+    table,
+)
 from podium_lab.bench.scoring import last_number, median, plain_number, sign_test, wilson
 
 PLAN = '{"steps": [{"subtask": "Work it out.", "worker": "program", "access": []}]}'
@@ -111,12 +120,21 @@ def test_the_table_has_intervals_and_pairs():
     ]
 
 
+def test_only_problems_that_were_answered_in_every_way_are_compared():
+    asked = [("0", "single"), ("0", "program"), ("1", "single"), ("2", "single"), ("2", "program")]
+    left = compared([result(item, way, True) for item, way in asked])
+    assert [(one.item, one.way) for one in left] == [asked[0], asked[1], *asked[3:]]
+    assert compared([]) == ()
+
+
 @pytest.mark.parametrize(
     ("answer", "number"),
     [
         ("It is 18.", "18"),
         ("First 3, then 4: $1,234.50 in all.", "1234.5"),
         ("#### 72\nSo 71 was wrong, and 3 more.", "72"),
+        ("#### $1,200\nThat is 2 times 600.", "1200"),
+        ("#### 1. Check\nIt is 366 in all.\n#### Step 2: answer\n366", "366"),
         ("Of -5 and - 3, it is -5.", "-5"),
         (r"\boxed{28.00}", "28"),
         ("42\n\nThis was printed by:\n```python\nprint(6 * 7)\n```", "42"),

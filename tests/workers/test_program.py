@@ -5,6 +5,7 @@ import anyio
 import pytest
 from tests.recorded_call import RecordedCall
 
+from podium_workers.entries import PROGRAM_TOKENS
 from podium_workers.errors import (
     NotInstalledError,
     OverloadedError,
@@ -20,6 +21,8 @@ PATH = os.environ.get("PATH", "")
 WORKS = "Here it is.\n```python\nprint(6 * 7)\n```\n"
 BREAKS = "```python\nprint(1 / 0)\n```"
 SAYS_NOTHING = "```python\nanswer = 42\n```"
+CHARACTERS_PER_TOKEN = 3
+"""Of English and code, at the fewest."""
 
 
 @pytest.fixture
@@ -78,6 +81,15 @@ async def test_an_error_goes_back_with_the_program_that_made_it(sandbox: Sandbox
     assert second.messages[:2] == first.messages
     assert second.messages[2] == Message(role="assistant", text=BREAKS)
     assert "ZeroDivisionError" in second.messages[3].text
+
+
+async def test_what_is_added_to_a_prompt_stays_within_what_the_card_leaves_free(sandbox: Sandbox):
+    breaks = f"```python\nraise ValueError({'why ' * 2000!r})\n```"
+    worker, writer = worker_of([breaks, WORKS], sandbox)
+    await ask(worker)
+    asked, _, complaint = (message.text for message in writer.seen[1].messages[1:])
+    added = len(asked) - len("What is 6 times 7?") + len(complaint)
+    assert added / CHARACTERS_PER_TOKEN <= PROGRAM_TOKENS
 
 
 async def test_the_usage_of_all_tries_adds_up_and_each_is_recorded_once(sandbox: Sandbox):

@@ -28,7 +28,7 @@ from podium_workers.hosted_entries import LONGEST_REPLY, AnthropicEntry, OpenAIE
 
 ASSISTANT_WINDOW = 128_000
 """Tokens that a command-line assistant's model has at least, less what it needs for itself."""
-PROGRAM_TOKENS = 800
+PROGRAM_TOKENS = 1000
 """Tokens that instructions and complaints add to the prompt of a worker that writes programs."""
 
 
@@ -194,7 +194,7 @@ class ProgramEntry(NamedEntry):
     """Name of the worker that writes the programs."""
     seconds: int = Field(default=10, ge=1, le=600)
     """Processor time that a program may take."""
-    good_at: str = "arithmetic, counting and searching: writes a Python program and runs it"
+    good_at: str = "arithmetic, counting: writes a Python program and runs it; knows no facts"
     """One line for the conductor: what it does well, and what it does not."""
     role: str = ""
     """Standing instructions: the system message of every prompt."""

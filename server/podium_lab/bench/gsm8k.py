@@ -5,8 +5,9 @@
     python -m podium_lab.bench.gsm8k --table results.jsonl
 
 Each line of the file is one run (live: real models answered). A command that was stopped goes on
-with what its file lacks. The data is a line of JSON for each problem, with `id`, `question` and
-`answer`. The program worker's prompt was tried on problems from number 200 on, never on the first.
+with what its file lacks; the table is of the problems that have been answered in every way. The
+data is a line of JSON for each problem, with `id`, `question` and `answer`. The prompts were tried
+on problems from number 200 on, never on the first.
 """
 
 import argparse
@@ -167,6 +168,13 @@ def problems_in(path: Path, *, first: int, count: int) -> tuple[Problem, ...]:
     return tuple(Problem.model_validate(json.loads(line)) for line in lines)
 
 
+def compared(results: Sequence[Result]) -> tuple[Result, ...]:
+    """Those of the problems that were answered in every way that occurs."""
+    ways = {result.way for result in results}
+    answered = Counter(result.item for result in results)
+    return tuple(result for result in results if answered[result.item] == len(ways))
+
+
 def table(results: Sequence[Result]) -> Iterator[str]:
     """Markdown: one row a way, then pairs against the first way on the same problems."""
     ways = [name for name in WAYS if any(result.way == name for result in results)]
@@ -240,7 +248,7 @@ def main() -> None:
     if unknown := [name for name in ways if name not in WAYS]:
         parser.error(f"there is no way {unknown[0]!r}; known are {', '.join(WAYS)}")
     if given.table:
-        print("\n".join(table(read(given.table))))
+        print("\n".join(table(compared(read(given.table)))))
     elif given.data and given.out:
         problems = problems_in(given.data, first=given.first, count=given.items)
         anyio.run(_measure, ways, problems, given.out)

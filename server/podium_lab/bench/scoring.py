@@ -6,20 +6,21 @@ from collections.abc import Sequence
 
 _BLOCK = re.compile(r"^[ \t]*```.*?(?:^[ \t]*```[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?")
-_MARK = "####"
+_MARKED = re.compile(r"####[ \t]*\$?(-?\d[\d,]*(?:\.\d+)?)[ \t]*$", re.MULTILINE)
 
 
 def last_number(answer: str) -> str:
     """The number that *answer* comes to; empty when it holds none.
 
-    That is the one behind the last `####`, which marks results in GSM8K, else the last one that
-    stands outside blocks of code, else the last of all. Thousands separators and empty decimals
-    are left out.
+    That is the one alone behind the last `####`, which marks results in GSM8K, else the last one
+    that stands outside blocks of code, else the last of all. Thousands separators and empty
+    decimals are left out.
     """
-    marked = answer.rpartition(_MARK)[2] if _MARK in answer else ""
-    for text, place in ((marked, 0), (_BLOCK.sub("", answer), -1), (answer, -1)):
+    if marked := _MARKED.findall(answer):
+        return plain_number(marked[-1])
+    for text in (_BLOCK.sub("", answer), answer):
         if found := _NUMBER.findall(text):
-            return plain_number(found[place])
+            return plain_number(found[-1])
     return ""
 
 
