@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 
 from podium_workers.worker import Frozen
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Part of the names of the files below, so that versions which would not understand each other
 keep apart, each with an engine of its own."""
 
