@@ -20,7 +20,7 @@ from tests.outside.programs import Ended, Program, program
 from tests.outside.serving import served
 
 pytestmark = pytest.mark.outside
-EXAMPLES = int(os.environ.get("PODIUM_FUZZ_EXAMPLES", "10"))
+EXAMPLES = int(os.environ.get("PODIUM_FUZZ_EXAMPLES", "30"))
 """Valid inputs of each tool, and as many that are not."""
 HANGS_S = 20
 """A call that takes longer, on a machine that has other things to do, hangs."""
