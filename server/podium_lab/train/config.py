@@ -137,16 +137,6 @@ class Grpo(Frozen):
         return self
 
 
-class Recursion(Frozen):
-    """The fine-tune with a second round (papers.md 1.10)."""
-
-    share: float = Field(default=0.5, gt=0, le=1)
-    """Share of a batch that gets a second round."""
-    discount: float = Field(default=0.25, ge=0, le=1)
-    """How much of a first round's reward is that of the second one."""
-    reply_tokens: int = Field(default=4096, ge=64)
-
-
 class Launch(Frozen):
     """On what a job is meant to run: for its launch line and the estimates, nothing else."""
 
@@ -173,7 +163,6 @@ class Job(Frozen):
     tasksets: tuple[Taskset, ...] = Field(min_length=1, alias="taskset")
     warm_start: WarmStart | None = None
     grpo: Grpo = Field(default_factory=Grpo)
-    recursion: Recursion | None = None
     launch: Launch = Field(default_factory=Launch)
     trinity: Evolution | None = None
     """Evolves a head for the strategy `trinity` instead; `model.base` then stays as it is."""

@@ -17,7 +17,7 @@ from podium_lab.train.items import Item, Part, in_part
 from podium_lab.train.judging import Judges
 from podium_lab.train.purse import Purse
 from podium_lab.train.simulated import Simulation
-from podium_lab.train.tasksets import load
+from podium_lab.train.tasksets import kept_apart, load
 from podium_workers.manifest import load_manifest
 from podium_workers.opening import open_pool
 from podium_workers.pool import Pool
@@ -107,7 +107,7 @@ def load_items(job: Job) -> tuple[Item, ...]:
     Raises:
         SettingsError: a file cannot be used.
     """
-    return tuple(item for taskset in job.tasksets for item in load(taskset))
+    return kept_apart([item for taskset in job.tasksets for item in load(taskset)])
 
 
 class Place(Frozen):

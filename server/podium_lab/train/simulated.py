@@ -64,14 +64,6 @@ class Simulation:
         places = range(len(item.goals))
         return any(all(self.can(skills, item, place) for place in places) for skills in workers)
 
-    def best_together(self, workers: Iterable[Skills], item: Item) -> bool:
-        """Whether the workers can answer an item together, each goal by one that can."""
-        able = tuple(workers)
-        return all(
-            any(self.can(skills, item, place) for skills in able)
-            for place in range(len(item.goals))
-        )
-
     def worker(self, skills: Skills, *, context_window: int = 8192) -> ScriptedWorker:
         """A worker with those skills."""
         card = WorkerCard(

@@ -22,7 +22,7 @@ from pydantic import AliasChoices, BaseModel, Field, JsonValue, TypeAdapter, Val
 
 from podium.errors import SettingsError
 from podium_lab.train.generated import generate
-from podium_lab.train.items import Check, Item, Part, balanced, in_part
+from podium_lab.train.items import Check, Item, balanced, part_of
 from podium_workers.worker import Frozen
 
 HUB = "hub:"
@@ -104,26 +104,20 @@ def _generated(taskset: Taskset) -> tuple[Item, ...]:
         raise SettingsError(f"taskset 'generated': {error}") from None
 
 
-def paper_selection(tasksets: Sequence[Sequence[Item]], part: Part) -> tuple[Item, ...]:
-    """As many items of one part from each taskset as the smallest has (papers.md 1.8)."""
-    parts = [in_part(items, part) for items in tasksets]
-    least = min(map(len, parts), default=0)
-    return tuple(item for items in parts for item in balanced(items, least, salt="paper"))
+def kept_apart(items: Sequence[Item]) -> tuple[Item, ...]:
+    """The items without those to be trained on whose question is evaluated too, under another id.
 
-
-def check_apart(trained: Iterable[Item], evaluated: Iterable[Item]) -> None:
-    """See that nothing that is evaluated is trained on, by the text of the questions.
-
-    Raises:
-        SettingsError: some questions are in both; the text says how many and names one.
+    Questions are the same whatever their case and spaces.
     """
-    known = {_trace(item.question): item.id for item in evaluated}
-    shared = [item.id for item in trained if _trace(item.question) in known]
-    if shared:
-        raise SettingsError(
-            f"{len(shared)} of the items to be trained on are evaluated too, {shared[0]!r} among "
-            "them; name the evaluation's file in `held_out`."
-        )
+    parts = [part_of(item) for item in items]
+    evaluated = {
+        _trace(item.question) for item, part in zip(items, parts, strict=True) if part != "train"
+    }
+    return tuple(
+        item
+        for item, part in zip(items, parts, strict=True)
+        if part != "train" or _trace(item.question) not in evaluated
+    )
 
 
 def _trace(question: str) -> str:

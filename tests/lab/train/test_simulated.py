@@ -54,7 +54,7 @@ def test_a_worker_that_knows_better_corrects_what_it_reads() -> None:
     assert "Answer: 5" in simulation.reply(unable, _prompt(item, wrong))
 
 
-def test_what_can_be_had_alone_and_together_is_known() -> None:
+def test_what_a_single_worker_can_answer_is_known() -> None:
     (item,) = generate(1, seed=1, kinds=("facts+arithmetic",))
     simulation = Simulation.of([item])
     halves = (
@@ -62,7 +62,7 @@ def test_what_can_be_had_alone_and_together_is_known() -> None:
         Skills(name="c", by_kind={"arithmetic": 1.0}),
     )
     assert not simulation.best_alone(halves, item)
-    assert simulation.best_together(halves, item)
+    assert simulation.best_alone((CERTAIN,), item)
 
 
 def test_code_is_given_as_code() -> None:

@@ -5,7 +5,6 @@ import gzip
 import json
 import pickle
 import zlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 from podium.errors import SettingsError
 from podium_lab.train.items import in_part
 from podium_lab.train.judging import Judges
-from podium_lab.train.tasksets import Taskset, check_apart, load, paper_selection
+from podium_lab.train.tasksets import Taskset, kept_apart, load
 from podium_workers.errors import NotInstalledError
 from podium_workers.sandbox import Sandbox
 
@@ -114,19 +113,14 @@ def test_questions_of_a_held_out_file_are_left_out_by_their_text(tmp_path: Path)
     assert [item.id for item in load(taskset)] == ["sum/0", "sum/1", "sum/2", "sum/4"]
 
 
-def test_training_on_what_is_evaluated_is_refused(tmp_path: Path) -> None:
-    items = load(Taskset(source="math", path=_file(tmp_path / "math.jsonl", _sums(5))))
-    check_apart(items[:3], items[3:])
-    with pytest.raises(SettingsError, match=r"1 of the items .* 'sum/2' among them"):
-        check_apart(items[:3], items[2:])
-
-
-def test_the_papers_selection_takes_as_many_of_each_taskset(tmp_path: Path) -> None:
-    many = load(Taskset(source="math", path=_file(tmp_path / "many.jsonl", _sums(100))))
-    few = load(Taskset(source="generated", count=40))
-    chosen = paper_selection([many, few], "train")
-    least = min(len(in_part(many, "train")), len(in_part(few, "train")))
-    assert Counter(item.taskset for item in chosen) == {"math": least, "generated": least}
+def test_a_question_that_is_evaluated_is_not_trained_on_under_another_id(tmp_path: Path) -> None:
+    items = load(Taskset(source="math", path=_file(tmp_path / "math.jsonl", _sums(50))))
+    tested = in_part(items, "test")
+    again = tested[0].model_copy(
+        update={"id": "again", "part": "train", "question": tested[0].question.upper()}
+    )
+    assert kept_apart(items) == items
+    assert kept_apart([*items, again]) == items
 
 
 @pytest.mark.parametrize(
