@@ -13,13 +13,12 @@ import os
 import subprocess
 import sys
 import time
-import venv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from podium.config import load_settings
-from podium_lab.environments import node
+from podium_lab.environments import node, python
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class Environments:
         if suite.on_node:
             node.npm_install(where, suite.packages, node.make(self.folder / "node"))
         else:
-            _pip_install(where, suite)
+            python.install(python.new(where), *suite.packages)
 
 
 def _has(where: Path, suite: Suite) -> bool:
@@ -87,13 +86,6 @@ def _has(where: Path, suite: Suite) -> bool:
         any(where.glob(f"lib/*/site-packages/{package.replace('==', '-')}.dist-info"))
         for package in suite.packages
     )
-
-
-def _pip_install(where: Path, suite: Suite) -> None:
-    # Without a pip of its own, which takes as long to put there as the suites themselves.
-    venv.create(where, with_pip=False, clear=True)
-    pip = [sys.executable, "-m", "pip", "--python", str(where / "bin" / "python")]
-    subprocess.run([*pip, "install", "-qq", *suite.packages], check=True, stdout=sys.stderr)
 
 
 def main() -> int:

@@ -8,28 +8,25 @@ Arguments behind `--` are passed to pip. Podium itself is installed as it is her
 
 import argparse
 import os
-import subprocess
-import sys
-import venv
 from collections.abc import Sequence
 from importlib.metadata import distribution
-from importlib.resources import as_file, files
 from pathlib import Path
 
 from podium.config import load_settings
+from podium_lab.environments import python
 
 ENVIRONMENT = "train"
 LOCK = "train_cpu.txt"
 """What the kit was tried with on a processor, every package pinned."""
 PACKAGES = (
     "trl==1.16.*", "torch>=2.13", "transformers>=5.24,<6", "peft>=0.21", "accelerate>=1.15",
-    "datasets>=5.2", "gguf>=0.19", "cma>=4.5", "xgrammar>=0.2",
+    "datasets>=5.2", "gguf>=0.19", "cma>=4.5", "xgrammar>=0.2", "tensorboard>=2.21",
 )  # fmt: skip
 
 
 def default_folder(models_dir: Path) -> Path:
-    """Where `podium train` looks: beside the folder of the models."""
-    return models_dir.parent / "environments" / ENVIRONMENT
+    """Where `podium train` looks."""
+    return python.beside(models_dir, ENVIRONMENT)
 
 
 def make(folder: Path, *, cpu: bool, pip: Sequence[str] = ()) -> Path:
@@ -38,18 +35,16 @@ def make(folder: Path, *, cpu: bool, pip: Sequence[str] = ()) -> Path:
     Raises:
         subprocess.CalledProcessError: pip could not install it.
     """
-    python = folder / "bin" / "python"
-    if _works(python):
-        return python
-    venv.create(folder, with_pip=True, clear=True)
-    install = [str(python), "-m", "pip", "install", "-q", *pip]
+    made = folder / "bin" / "python"
+    if python.runs(made, "import podium; from importlib.metadata import version; version('trl')"):
+        return made
+    made = python.new(folder)
     if cpu:
-        with as_file(files("podium_lab.environments") / LOCK) as lock:
-            subprocess.run([*install, "--no-deps", "-r", str(lock)], check=True, stdout=sys.stderr)
+        python.install_locked(made, LOCK, pip)
     else:
-        subprocess.run([*install, *PACKAGES], check=True, stdout=sys.stderr)
-    subprocess.run([*install, *_podium()], check=True, stdout=sys.stderr)
-    return python
+        python.install(made, *pip, *PACKAGES)
+    python.install(made, *pip, *_podium())
+    return made
 
 
 def _podium() -> list[str]:
@@ -58,16 +53,6 @@ def _podium() -> list[str]:
     if (root / "pyproject.toml").is_file():
         return ["-e", str(root)]
     return [f"podium=={distribution('podium').version}"]
-
-
-def _works(python: Path) -> bool:
-    if not python.is_file():
-        return False
-    look = "import podium; from importlib.metadata import version; version('trl')"
-    ran = subprocess.run(
-        [str(python), "-c", look], check=False, stderr=subprocess.DEVNULL, cwd=python.parent
-    )
-    return ran.returncode == 0
 
 
 def main() -> None:

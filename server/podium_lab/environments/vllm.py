@@ -12,12 +12,12 @@ import argparse
 import os
 import subprocess
 import sys
-import venv
 from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 
 from podium.config import load_settings
+from podium_lab.environments import python
 from podium_workers.catalogue import lookup
 from podium_workers.vllm_options import ENVIRONMENT
 from podium_workers.weights import pull
@@ -28,8 +28,8 @@ BUILD = "0.32.0+cpu"
 
 
 def default_folder(models_dir: Path) -> Path:
-    """Where `podium` looks for vLLM: beside the folder of the models."""
-    return models_dir.parent / "environments" / ENVIRONMENT
+    """Where `podium` looks for vLLM."""
+    return python.beside(models_dir, ENVIRONMENT)
 
 
 def make(folder: Path, *, cpu: bool, pip: Sequence[str] = ()) -> Path:
@@ -38,42 +38,31 @@ def make(folder: Path, *, cpu: bool, pip: Sequence[str] = ()) -> Path:
     Raises:
         subprocess.CalledProcessError: pip could not install it.
     """
-    python = folder / "bin" / "python"
-    if _works(python):
-        return python
-    venv.create(folder, with_pip=True, clear=True)
-    install = [str(python), "-m", "pip", "install", "-q", *pip]
+    made = folder / "bin" / "python"
+    if python.runs(made, "from importlib.metadata import version; version('vllm')"):
+        return made
+    made = python.new(folder)
     if cpu:
-        with as_file(files("podium_lab.environments") / LOCK) as lock:
-            subprocess.run([*install, "--no-deps", "-r", str(lock)], check=True, stdout=sys.stderr)
-        _name_the_build(python)
+        python.install_locked(made, LOCK, pip)
+        _name_the_build(made)
     else:
-        subprocess.run([*install, "vllm"], check=True, stdout=sys.stderr)
-    return python
+        python.install(made, *pip, "vllm")
+    return made
 
 
-def _works(python: Path) -> bool:
-    if not python.is_file():
-        return False
-    look = "from importlib.metadata import version; version('vllm')"
-    return (
-        subprocess.run([str(python), "-c", look], check=False, stderr=subprocess.DEVNULL).returncode
-        == 0
-    )
-
-
-def _name_the_build(python: Path) -> None:
+def _name_the_build(interpreter: Path) -> None:
     """The build for the processor is packaged as another name than the one it looks itself up by,
     which is also how it tells what it runs on."""
     look = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    found = subprocess.run([str(python), "-c", look], check=True, capture_output=True, text=True)
+    command = [str(interpreter), "-c", look]
+    found = subprocess.run(command, check=True, capture_output=True, text=True)
     about = Path(found.stdout.strip()) / f"vllm-{BUILD}.dist-info"
     about.mkdir(exist_ok=True)
     text = f"Metadata-Version: 2.1\nName: vllm\nVersion: {BUILD}\n"
     (about / "METADATA").write_text(text, encoding="utf-8")
 
 
-def model_folder(name: str, models_dir: Path, python: Path) -> Path:
+def model_folder(name: str, models_dir: Path, interpreter: Path) -> Path:
     """A model of the catalogue as a folder for vLLM; pulled and converted first if need be.
 
     Raises:
@@ -86,7 +75,7 @@ def model_folder(name: str, models_dir: Path, python: Path) -> Path:
         file = pull(weights, models_dir)
         folder.parent.mkdir(exist_ok=True)
         with as_file(files("podium_lab.environments") / "from_gguf.py") as script:
-            command = [str(python), "-E", str(script), str(file), str(folder)]
+            command = [str(interpreter), "-E", str(script), str(file), str(folder)]
             subprocess.run(command, check=True, stdout=sys.stderr)
     return folder
 
@@ -102,10 +91,10 @@ def main() -> None:
     parser.add_argument("--model", action="append", default=[], help="smollm2, qwen-0.5b, ...")
     parser.add_argument("pip", nargs="*", help="arguments for pip, behind --")
     given = parser.parse_args()
-    python = make(given.folder.absolute(), cpu=given.cpu, pip=given.pip)
-    print(python)
+    made = make(given.folder.absolute(), cpu=given.cpu, pip=given.pip)
+    print(made)
     for name in given.model:
-        print(model_folder(name, models_dir, python))
+        print(model_folder(name, models_dir, made))
 
 
 if __name__ == "__main__":
