@@ -227,10 +227,12 @@ async def open_parts(
     conductor: str = "",
     form: Literal["json", "lists"] = "json",
     shows: Literal["cards", "ordinals"] = "cards",
+    pool: Pool | None = None,
 ) -> AsyncGenerator[Parts]:
     """Parts over the ledger in *folder*; the strategy `given` proposes *plans*.
 
-    Opened again over the same folder they are a Podium that was started again.
+    Opened again over the same folder they are a Podium that was started again. With *pool* it is
+    that one instead of one of *workers*.
     """
     known: dict[str, Policy] = {
         "conductor": Conductor(),
@@ -239,7 +241,7 @@ async def open_parts(
         "given": Given(tuple(plans)),
     }
     async with open_store(folder / "podium.db") as store:
-        made = pool_of(*workers, conductor=conductor, form=form, shows=shows)
+        made = pool or pool_of(*workers, conductor=conductor, form=form, shows=shows)
         yield Parts(Orchestrator(store, made, Caller(store), known | dict(policies or {})))
 
 

@@ -38,13 +38,14 @@ class Admission:
         unpriced = [card.name for card in self._unpriced(request)]
         if unpriced and not request.allow_unpriced:
             named = {*request.workers, request.conductor}
-            if set(unpriced) == set(pool.names) or named.intersection(unpriced):
+            if set(unpriced).issuperset(pool.names) or named.intersection(unpriced):
                 raise UnpricedError(unpriced)
             pool = pool.allowed(exclude=unpriced)
-        if request.conductor and request.conductor not in pool.names:
-            allowed = ", ".join(pool.names)
+        everyone = [worker.card.name for worker in pool.everyone]
+        if request.conductor and request.conductor not in everyone:
             raise PoolError(
-                f"conductor: {request.conductor!r} is not in this run's pool; it has {allowed}."
+                f"conductor: {request.conductor!r} is not in this run's pool; it has "
+                f"{', '.join(everyone)}."
             )
         return pool
 
@@ -60,13 +61,15 @@ class Admission:
         """Workers of a request whose price is unknown although money is limited."""
         if request.max_usd is None and not self.money_is_limited:
             return []
-        return [card for card in self._chosen(request).cards if card.price is None]
+        chosen = self._chosen(request).everyone
+        return [worker.card for worker in chosen if worker.card.price is None]
 
     def has_pool_of(self, run: Run) -> bool:
         """Whether this process has the workers that a run was made for, and their keys."""
-        mine = {(card.name, card.kind, card.model) for card in self.pool.cards}
-        theirs = {(card.name, card.kind, card.model) for card in run.pool}
-        return theirs <= mine and self.pool.has_keys({card.name for card in run.pool})
+        cards = run.pool if run.planner is None else (*run.pool, run.planner)
+        mine = {(it.card.name, it.card.kind, it.card.model) for it in self.pool.everyone}
+        theirs = {(card.name, card.kind, card.model) for card in cards}
+        return theirs <= mine and self.pool.has_keys({card.name for card in cards})
 
     def left_out(self, request: RunRequest) -> tuple[str, ...]:
         """What to say of workers that could not take part since their price is unknown."""
@@ -101,6 +104,8 @@ def request_key(run: Run, kind: str, steps: Sequence[Step]) -> str:
     """Equal for requests that ask the same of the same team for the same principal."""
     parts = [kind, run.principal, run.request.model_dump_json(), *(card.name for card in run.pool)]
     parts += [step.model_dump_json() for step in steps]
+    # Conductors that are given by a path may have the same name.
+    parts += [f"{run.planner.name} {run.planner.model}"] if run.planner else []
     hashed = hashlib.sha256()
     for part in parts:
         hashed.update(hashlib.sha256(part.encode()).digest())

@@ -54,6 +54,9 @@ class Settings(Frozen):
     """The ledger's file."""
     pool: Path | None = None
     """Pool manifest; without one the keys in the environment decide, or the local pool."""
+    conductor: str | None = Field(default=None, min_length=1)
+    """Who writes the plans instead of the pool's own conductor: a worker of the pool, or the path
+    of a model that does nothing else, a GGUF file or a folder that `podium train export` wrote."""
     strategy: Strategy = "conductor"
     """How questions are worked on unless a request says otherwise: conductor, single, chain, or
     trinity where `coordinator` is set."""

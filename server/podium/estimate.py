@@ -5,7 +5,7 @@ cautious constants. Worst is every step at its longest reply, tried by every all
 as retries allow, in as many rounds as the run may have.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from podium.material import material
 from podium.plan import CALLER, PODIUM, Plan
@@ -102,7 +102,7 @@ def _guess(
         usd=(
             _times(calls[0], card.priced(usages[0]).cost_usd),
             _times(calls[1], card.priced(usages[1]).cost_usd),
-            _times(tries, _by_everyone(run, worst)),
+            _times(tries, _by_everyone(_asked(run, name), worst)),
         ),
     )
 
@@ -120,8 +120,13 @@ def _times(count: int, cost: float | None) -> float | None:
     return None if cost is None else count * cost
 
 
-def _by_everyone(run: Run, usage: Usage) -> float | None:
-    """The price of a step that every worker of the pool tries once."""
+def _asked(run: Run, name: str) -> tuple[WorkerCard, ...]:
+    """Who may come to be asked for a step of *name*: of a nested run also who plans it."""
+    return (*run.pool, run.planner) if name == PODIUM and run.planner else run.pool
+
+
+def _by_everyone(cards: Sequence[WorkerCard], usage: Usage) -> float | None:
+    """The price of a step that each of these workers tries once."""
     costs = [
         card.priced(
             Usage(
@@ -129,7 +134,7 @@ def _by_everyone(run: Run, usage: Usage) -> float | None:
                 output_tokens=max(usage.output_tokens, reply_limit(card)),
             )
         ).cost_usd
-        for card in run.pool
+        for card in cards
     ]
     known = [cost for cost in costs if cost is not None]
     return sum(known) if len(known) == len(costs) else None

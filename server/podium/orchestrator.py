@@ -100,6 +100,7 @@ class Orchestrator:
             principal=principal,
             request=request,
             pool=pool.cards,
+            planner=pool.planner.card if pool.planner else None,
             fence=random[8:14].hex(),
             seed=int.from_bytes(random[14:]) & (2**31 - 1),
             status="planned",

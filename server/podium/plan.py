@@ -116,5 +116,7 @@ class Proposal(Frozen):
     """Hash of the prompt text that shaped the proposal, to compare runs across edits."""
     cuts: tuple[Cut, ...] = ()
     """What the conductor could not read whole."""
+    remark: str = ""
+    """What the reader has to know of who wrote it."""
     refused: tuple[str, ...] = ()
     """Why earlier tries of this proposal could not be read, oldest first."""

@@ -6,7 +6,7 @@ Everything is derived from the ledger's records; the sum over calls is the total
 import time
 from collections.abc import Sequence
 
-from podium.plan import Cut
+from podium.plan import Cut, Proposal
 from podium.trace import CallRecord, Failure, Round, Run, StepResult, StepStatus, seconds_of
 from podium_workers.worker import Frozen, Usage
 
@@ -93,9 +93,7 @@ def notes(rounds: Sequence[Round], answered_by: StepResult) -> tuple[str, ...]:
             said.append("No plan could be used; one worker answered alone.")
             said += [f"Refused last: {why}" for why in found.proposal.refused[-1:]]
     for found in plans:
-        if found.proposal.failed:
-            by = found.proposal.worker or "nobody"
-            said.append(f"The plan was written by {by}, since {'; '.join(found.proposal.failed)}")
+        said += of_the_writer(found.proposal)
     newest = plans[-1].plan if plans else None
     if newest and not newest.inner and answered_by.number != newest.numbers[-1]:
         said.append(f"The last step gave no reply; this is the reply of step {answered_by.number}.")
@@ -107,6 +105,15 @@ def notes(rounds: Sequence[Round], answered_by: StepResult) -> tuple[str, ...]:
     if answered_by.finish_reason == "length":
         said.append("The answer reached the worker's longest reply and may be cut off at its end.")
     return tuple(said)
+
+
+def of_the_writer(proposal: Proposal) -> tuple[str, ...]:
+    """What the reader of a plan has to know of who wrote it."""
+    said: list[str] = []
+    if proposal.failed:
+        by = proposal.worker or "nobody"
+        said.append(f"The plan was written by {by}, since {'; '.join(proposal.failed)}")
+    return (*said, proposal.remark) if proposal.remark else tuple(said)
 
 
 def _about(result: StepResult) -> list[str]:

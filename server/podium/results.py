@@ -7,6 +7,7 @@ from podium.estimate import Estimate
 from podium.receipt import Receipt
 from podium.trace import RunSummary
 from podium.views import RunView
+from podium_workers.pool import Pool
 from podium_workers.worker import Frozen, WorkerCard
 
 
@@ -60,3 +61,18 @@ class WorkerList(Frozen):
     workers: tuple[WorkerCard, ...]
     conductor: str
     """Worker that writes the plans."""
+    planner: WorkerCard | None
+    """That worker, where it does nothing else and so is none of `workers`."""
+
+    @classmethod
+    def of(cls, pool: Pool) -> "WorkerList":
+        planner = pool.planner.card if pool.planner else None
+        return cls(workers=pool.cards, conductor=pool.conductor, planner=planner)
+
+    @property
+    def written_by(self) -> str:
+        """Who writes the plans, in a sentence."""
+        if self.planner is None:
+            return f"Plans are written by {self.conductor}."
+        does = f"{self.planner.model}, {self.planner.told_price}, does no steps"
+        return f"Plans are written by {self.conductor} ({does})."

@@ -184,6 +184,8 @@ class Run(Frozen):
     request: RunRequest
     pool: tuple[WorkerCard, ...]
     """Cards of the allowed workers, in the pool's order, as they were."""
+    planner: WorkerCard | None = None
+    """Card of the conductor, where it is none of them since it does nothing but write plans."""
     fence: str
     """Random tag that fences other workers' replies in this run's prompts."""
     seed: int

@@ -357,17 +357,8 @@ def told_worker(card: WorkerCard) -> str:
     """One line about a worker."""
     return (
         f"{card.name}: {card.model}, {card.where}, {card.context_window} tokens, "
-        f"{price(card)}. {card.good_at}"
+        f"{card.told_price}. {card.good_at}"
     )
-
-
-def price(card: WorkerCard) -> str:
-    """What a worker's tokens cost; unknown is never free."""
-    if card.price is None:
-        return "price unknown"
-    if card.price.is_free:
-        return "free"
-    return f"${card.price.input:g} in, ${card.price.output:g} out per million tokens"
 
 
 def told_plan(seen: RunView, expected: Estimate) -> str:

@@ -80,7 +80,7 @@ def test_show_has_question_plans_prompts_replies_and_receipt(podium: CommandLine
         f"Run {run}: finished",
         "Question\n  What is the answer?\n  with stdin, 10 bytes",
         "Prompt for plan 0 to boss",
-        'Plan 0 as it was written\n  {"steps": [',
+        'Plan 0 as it was written by boss\n  {"steps": [',
         "Plan 0 as it is run, written by the conductor\n  0 hand: List the facts.",
         "Step 2: boss reads 0, 1, finished",
         "Prompt of step 2",

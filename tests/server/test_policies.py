@@ -1,6 +1,7 @@
 """What decides the next plan: the conductor in both forms, its second thoughts, fixed shapes."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, cast
 
@@ -15,6 +16,7 @@ from tests.core_parts import (
     open_parts,
     plan_of,
     plans_asked,
+    pool_of,
     step,
     worker,
     written,
@@ -27,6 +29,7 @@ from podium.policy.examples import examples
 from podium.prompting import PROMPTS, prompt_hash
 from podium.trace import Event, EventKind, Round, Run
 from podium.window import prompt_budget
+from podium_workers.worker import Price
 
 ONE = written(("ann", "Answer it.", []))
 Form = Literal["json", "lists"]
@@ -88,6 +91,29 @@ async def test_a_trained_conductor_writes_lists_without_a_schema(tmp_path: Path)
         assert "\nModel id 0\nModel id 1" in prompt
         assert "model_id = [" in prompt
         assert "ann" not in re.findall(r"\w+", prompt)
+
+
+@pytest.mark.parametrize(
+    ("shows", "told"),
+    [
+        (
+            "cards",
+            "\n- boss: reasons well ($2.5 in, $10 out per million tokens)\n- ann: small (free)",
+        ),
+        ("ordinals", "\n- Model 0: $2.5 in, $10 out per million tokens\n- Model 1: free"),
+    ],
+)
+async def test_a_conductor_can_be_told_prices(
+    tmp_path: Path, shows: Literal["cards", "ordinals"], told: str
+):
+    plan = '{"steps": [{"subtask": "Answer it.", "worker": "Model 1", "access": []}]}'
+    price = Price(input=2.5, output=10)
+    boss = conductor(plan, good_at="reasons well", price=price)
+    team = pool_of(boss, worker("ann", card={"model": "small"}), shows=shows)
+    async with open_parts(tmp_path, pool=replace(team, conductor_prices=True)) as parts:
+        await parts.ask(strategy="conductor")
+    prompt, _ = plans_asked(boss)[0]
+    assert f"{told}\n" in prompt
 
 
 async def test_a_prompted_conductor_sees_cards(tmp_path: Path):

@@ -28,6 +28,17 @@ from podium_workers.replay import RecordingWorker, ReplayWorker, replay_pool, ta
 from podium_workers.scripted import Script, ScriptedWorker
 from podium_workers.worker import ModelSettings, Price, Prompt, Reply, Worker
 
+LED = """
+conductor_steps = 2
+conductor_team = ["hand", "boss"]
+conductor_form = "lists"
+
+[[worker]]
+name = "trained"
+kind = "scripted"
+steps = false
+replies = ["a plan"]
+"""
 ONE, OTHER = "0123456789ab", "fedcba987654"
 PLAIN = ModelSettings(max_output_tokens=100)
 MANIFEST = """
@@ -105,6 +116,19 @@ async def test_a_pool_is_recorded_and_given_again_without_its_manifest(tmp_path:
     assert again.get("boss").card.good_at == "everything"
     assert (await say(again.get("boss"), "What?")).text == "first"
     assert (await say(again.get("hand"), "What?")).text == "hand's"
+
+
+async def test_a_conductor_that_does_no_steps_is_recorded_and_given_again(tmp_path: Path):
+    text = LED + MANIFEST.partition('conductor_form = "lists"\n')[2]
+    async with opened(tmp_path, record="tape.jsonl", text=text) as pool:
+        assert (await say(pool.get("trained"), "Plan!")).text == "a plan"
+    again = replay_pool(tmp_path / "tape.jsonl")
+    assert (again.names, again.conductor) == (("boss", "hand"), "trained")
+    assert (again.conductor_steps, again.conductor_team) == (2, ("hand", "boss"))
+    assert (await say(again.get("trained"), "Plan!")).text == "a plan"
+    async with opened(tmp_path, replay="tape.jsonl", text=text) as pool:
+        assert (await say(pool.get("trained"), "Plan!")).text == "a plan"
+        assert "answers from" in (await health(pool.get("trained"))).detail
 
 
 async def test_a_replayed_call_costs_nothing_and_says_that_it_is_replayed(tmp_path: Path):

@@ -219,6 +219,17 @@ def test_where_can_be_said_against_the_address():
         ("[[workers]]\nname = 'a'", "did you mean 'worker'?"),
         ("conductr = 'gpt'\n" + entry(), "did you mean 'conductor'?"),
         ("conductor = 'other'\n" + entry(), "'other' is not a worker of this pool"),
+        (entry(steps=False), "gpt has steps = false, so that nobody does what is planned"),
+        (
+            "\n".join((entry(steps=False), entry(name="b", steps=False), entry(name="c"))),
+            "gpt and b have steps = false; only one worker",
+        ),
+        (
+            "conductor = 'b'\n" + entry(steps=False) + "\n" + entry(name="b"),
+            "set conductor = 'gpt', or take steps = false out",
+        ),
+        (entry(steps="no") + "\n" + entry(name="b"), "steps: input should be a valid boolean"),
+        ("conductor_steps = 0\n" + entry(), "conductor_steps: input should be greater"),
         ("conductor_form = 'xml'\n" + entry(), "conductor_form: input should be 'json' or 'lists'"),
         ("a = [", "not valid TOML"),
         ("a = 1\nb = = 2", "line 2"),
@@ -442,6 +453,16 @@ def test_openrouter_counts_only_where_there_is_no_other_key():
 WRITER = '[[worker]]\nname = "writer"\nkind = "local"\ngguf = "smollm2"\ncontext_window = 8192\n'
 
 
+PLANS = '[[worker]]\nname = "plans"\nkind = "scripted"\nreplies = ["x"]\nsteps = false\n'
+
+
+def test_a_manifest_tells_who_only_writes_plans():
+    manifest = parse_manifest(PLANS + WRITER, "pool.toml")
+    assert manifest.planner == manifest.workers[0]
+    assert [entry.name for entry in manifest.doers] == ["writer"]
+    assert parse_manifest(WRITER, "pool.toml").planner is None
+
+
 def programs(by: str, *, top: str = "") -> str:
     """A manifest with a writer and a worker for programs that asks *by*."""
     return f'{top}[[worker]]\nname = "programs"\nkind = "program"\nby = "{by}"\n{WRITER}'
@@ -462,6 +483,8 @@ def test_a_worker_for_programs_takes_what_it_can_from_the_one_that_writes_them()
     [
         (programs("wrter"), "lets 'wrter' write its programs"),
         (programs("programs"), "choose one of writer"),
+        (programs("plans") + PLANS, "worker of this pool that does steps; choose one of writer"),
+        (programs("writer").replace("by =", "steps = false\nby ="), "writes programs, not plans"),
         (programs("writer", top='conductor = "programs"\n'), "choose 'writer'"),
         (
             programs("again") + '[[worker]]\nname = "again"\nkind = "program"\nby = "writer"\n',

@@ -1,7 +1,9 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import anyio
 import pytest
@@ -85,6 +87,85 @@ def test_a_choice_that_cannot_be_met_is_an_error_that_lists_the_pool(
 def test_a_pool_without_local_workers_has_nothing_for_local_only():
     with pytest.raises(PoolSelectionError, match="left by local_only"):
         Pool(workers=POOL.workers[:2], conductor="big").allowed(local_only=True)
+
+
+LED = replace(POOL, planner=scripted("trained", "hosted"), conductor="trained", conductor_steps=2)
+"""The same pool under a conductor that does no steps."""
+
+
+def test_a_conductor_that_does_no_steps_is_none_of_the_workers():
+    assert LED.names == ("big", "mid", "tiny")
+    assert [worker.card.name for worker in LED.everyone] == ["big", "mid", "tiny", "trained"]
+    assert LED.get("trained") is LED.planner
+    assert "trained" not in [card.name for card in LED.team]
+    with pytest.raises(PoolSelectionError, match=r"tiny \(local\), trained \(hosted, only plans\)"):
+        LED.get("train-ed")
+
+
+@pytest.mark.parametrize(("workers", "exclude"), [((), ()), (("tiny", "mid"), ()), ((), ("big",))])
+def test_choosing_workers_leaves_a_conductor_that_does_no_steps(
+    workers: tuple[str, ...], exclude: tuple[str, ...]
+):
+    chosen = LED.allowed(workers=workers, exclude=exclude)
+    assert (chosen.conductor, chosen.planner) == ("trained", LED.planner)
+    assert (chosen.conductor_form, chosen.conductor_steps) == ("lists", 2)
+
+
+@pytest.mark.parametrize(("exclude", "local_only"), [(("trained",), False), ((), True)])
+def test_who_stands_in_for_a_trained_conductor_is_asked_as_an_untrained_one(
+    exclude: tuple[str, ...], local_only: bool
+):
+    chosen = LED.allowed(exclude=exclude, local_only=local_only)
+    assert (chosen.conductor, chosen.planner) == (chosen.names[0], None)
+    assert (chosen.conductor_form, chosen.conductor_shows) == ("json", "cards")
+    assert (chosen.conductor_prompt, chosen.conductor_steps) == ("full", None)
+
+
+def test_a_conductor_that_does_no_steps_alone_is_nobody():
+    with pytest.raises(PoolSelectionError, match="No worker of the pool is left by this choice"):
+        LED.allowed(workers=("trained",))
+    with pytest.raises(PoolSelectionError, match="left by this choice"):
+        LED.allowed(exclude=LED.names)
+
+
+def test_the_team_is_shown_in_the_order_of_the_conductors_training():
+    trained = replace(LED, conductor_team=("tiny", "big", "mid"))
+    assert [card.name for card in trained.team] == ["tiny", "big", "mid"]
+    assert trained.names == ("big", "mid", "tiny"), "the order of strength stays"
+    assert trained.remark == ""
+    alone = trained.without_planner()
+    assert (alone.planner, alone.conductor, alone.conductor_team) == (None, "big", ())
+
+
+@pytest.mark.parametrize(
+    ("shows", "says"),
+    [("ordinals", "so that its choice may mean nothing here"), ("cards", "it may choose worse")],
+)
+def test_a_team_that_is_not_that_of_the_training_is_remarked_on(
+    shows: Literal["ordinals", "cards"], says: str
+):
+    trained = replace(LED, conductor_team=("tiny", "other"), conductor_shows=shows)
+    assert "'trained' was trained with tiny, other" in trained.remark
+    assert "this team is tiny, big, mid" in trained.remark
+    assert says in trained.remark
+    assert trained.allowed(exclude=("trained",)).remark == ""
+
+
+LED_BY_ANOTHER = """
+[[worker]]
+name = "trained"
+kind = "scripted"
+replies = ["a plan"]
+steps = false
+"""
+
+
+async def test_a_manifests_worker_without_steps_is_opened_as_the_conductor(tmp_path: Path):
+    text = "conductor_steps = 3\nconductor_team = ['x', 'dry']\n" + LED_BY_ANOTHER + SCRIPTED
+    async with opened(text, tmp_path) as pool:
+        assert (pool.names, pool.conductor) == (("dry",), "trained")
+        assert (pool.conductor_steps, pool.conductor_team) == (3, ("x", "dry"))
+        assert (await ask(pool, "trained")).text == "a plan"
 
 
 def opened(text: str, tmp_path: Path, **env: str):

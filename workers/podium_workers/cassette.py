@@ -9,7 +9,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -117,8 +118,13 @@ class RecordedPool(Frozen):
     conductor_form: Literal["json", "lists"]
     conductor_shows: Literal["cards", "ordinals"]
     conductor_prompt: Literal["full", "brief"] = "full"
+    conductor_prices: bool = False
+    conductor_steps: int | None = None
+    conductor_team: tuple[str, ...] = ()
     asks: dict[str, str] = Field(default_factory=dict)
     """Which worker was given the prompts of another one, by the other one's name."""
+    planner: WorkerCard | None = None
+    """The conductor, where it did nothing but write plans."""
 
     @classmethod
     def of(cls, pool: Pool) -> "RecordedPool":
@@ -128,8 +134,17 @@ class RecordedPool(Frozen):
             conductor_form=pool.conductor_form,
             conductor_shows=pool.conductor_shows,
             conductor_prompt=pool.conductor_prompt,
+            conductor_prices=pool.conductor_prices,
+            conductor_steps=pool.conductor_steps,
+            conductor_team=pool.conductor_team,
             asks=dict(pool.asks),
+            planner=pool.planner.card if pool.planner else None,
         )
+
+    @property
+    def cards(self) -> tuple[WorkerCard, ...]:
+        """Of all that were recorded."""
+        return self.workers if self.planner is None else (*self.workers, self.planner)
 
 
 class _Line(Frozen):
@@ -158,6 +173,11 @@ class Cassette:
             before.pop()
         before.append(call)
 
+    @property
+    def calls(self) -> Iterator[Recorded]:
+        """All of them, those under one key together."""
+        return chain.from_iterable(self._calls.values())
+
     def has(self, key: str) -> bool:
         """Whether anything was recorded under that key."""
         return key in self._calls
@@ -173,10 +193,10 @@ class Cassette:
         Raises:
             ManifestError: there is none of that name.
         """
-        for card in self.pool.workers:
+        for card in self.pool.cards:
             if card.name == name:
                 return card
-        names = ", ".join(card.name for card in self.pool.workers)
+        names = ", ".join(card.name for card in self.pool.cards)
         raise ManifestError(f"{self.path}: it has no worker {name!r}; it was recorded of {names}.")
 
 

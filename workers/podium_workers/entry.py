@@ -33,6 +33,8 @@ class NamedEntry(Frozen):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
     """As plans and arguments name it."""
+    steps: bool = True
+    """Whether plans may give it steps; a conductor that may not be given any only writes plans."""
 
     @field_validator("name")
     @classmethod

@@ -26,6 +26,8 @@ class GgufFacts(Frozen):
     """Bytes of the file."""
     kv_bytes_per_token: int
     """Memory that one token of context takes."""
+    context_length: int | None = None
+    """Tokens that the model was made for, where the file says so."""
 
 
 def is_gguf(path: Path) -> bool:
@@ -112,4 +114,5 @@ def _facts(path: Path, entries: dict[str, _Value]) -> GgufFacts:
     return GgufFacts(
         size=path.stat().st_size,
         kv_bytes_per_token=number("block_count") * kv_heads * per_head * _BYTES_PER_KV_VALUE,
+        context_length=number("context_length") or None,
     )

@@ -4,17 +4,9 @@ import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
-
-from podium_workers.errors import ManifestError
-from podium_workers.explain import explain
-from podium_workers.scripted import Rule
-from podium_workers.worker import Frozen, LongPrice
-
-if TYPE_CHECKING:
-    pass
 
 from podium_workers.entries import (
     AnthropicEntry,
@@ -28,6 +20,10 @@ from podium_workers.entries import (
     VllmEntry,
 )
 from podium_workers.entry import StatedPrice
+from podium_workers.errors import ManifestError
+from podium_workers.explain import explain
+from podium_workers.scripted import Rule
+from podium_workers.worker import Frozen, LongPrice
 
 
 class PoolManifest(Frozen):
@@ -41,13 +37,19 @@ class PoolManifest(Frozen):
     ]
     """In order of strength, the strongest first."""
     conductor: str | None = None
-    """The worker that writes plans; the first one when not given."""
+    """The worker that writes plans; when not given, the one that does no steps, else the first."""
     conductor_form: Literal["json", "lists"] = "json"
     """How plans are written; a trained conductor writes lists."""
     conductor_shows: Literal["cards", "ordinals"] = "cards"
     """How workers are shown to it; a trained conductor knows only ordinals."""
     conductor_prompt: Literal["full", "brief"] = "full"
     """Whether it is told what a plan is; a small trained one knows, and is asked briefly."""
+    conductor_prices: bool = False
+    """Whether it is told what each worker costs."""
+    conductor_steps: int | None = Field(default=None, ge=1, le=20)
+    """Steps at most in one of its plans; the setting `plan_steps` when not given."""
+    conductor_team: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """The workers of its training, in their order: it is shown the team in that order."""
 
     @model_validator(mode="after")
     def _names_fit(self) -> Self:
@@ -61,26 +63,58 @@ class PoolManifest(Frozen):
                 f"choose one of {', '.join(names)}"
             )
         self._check_programs()
+        self._check_planner()
         return self
 
+    def _check_planner(self) -> None:
+        idle = [entry.name for entry in self.workers if not entry.steps]
+        if len(idle) == len(self.workers):
+            raise ValueError(
+                f"{' and '.join(idle)} {'has' if len(idle) == 1 else 'have'} steps = false, so "
+                "that nobody does what is planned; add a [[worker]], or take steps = false out"
+            )
+        if len(idle) > 1:
+            raise ValueError(
+                f"{' and '.join(idle)} have steps = false; only one worker, the conductor, can "
+                "write plans and do nothing else"
+            )
+        if idle and self.conductor not in (None, *idle):
+            raise ValueError(
+                f"{idle[0]!r} has steps = false and is not the conductor, so that it would do "
+                f"nothing at all; set conductor = {idle[0]!r}, or take steps = false out"
+            )
+
     def _check_programs(self) -> None:
-        writers = [it.name for it in self.workers if not isinstance(it, ProgramEntry)]
+        direct = [it for it in self.workers if not isinstance(it, ProgramEntry)]
+        writers = [it.name for it in direct if it.steps]
         for entry in self.workers:
             if not isinstance(entry, ProgramEntry):
                 continue
             if entry.by not in writers:
                 raise ValueError(
                     f"{entry.name!r} lets {entry.by!r} write its programs, which is no other "
-                    f"worker of this pool; choose one of {', '.join(writers) or 'none'}"
+                    f"worker of this pool that does steps; choose one of "
+                    f"{', '.join(writers) or 'none'}"
                 )
-            if self.conductor == entry.name:
+            if self.conductor == entry.name or not entry.steps:
                 raise ValueError(
                     f"the conductor {entry.name!r} writes programs, not plans; choose {entry.by!r}"
                 )
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Of all workers, with that of a conductor that does no steps."""
         return tuple(worker.name for worker in self.workers)
+
+    @property
+    def planner(self) -> Entry | None:
+        """The conductor, where it does nothing but write plans."""
+        return next((worker for worker in self.workers if not worker.steps), None)
+
+    @property
+    def doers(self) -> tuple[Entry, ...]:
+        """The workers that plans may give steps to."""
+        return tuple(worker for worker in self.workers if worker.steps)
 
 
 def load_manifest(path: Path) -> PoolManifest:

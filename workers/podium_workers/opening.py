@@ -93,15 +93,25 @@ async def open_pool(
                 stack.push_async_callback(_close, opened[entry.name])
         for entry in programs:
             opened[entry.name] = _open_program(entry, opened[entry.by], env)
-        pool = Pool(
-            workers=tuple(opened[name] for name in manifest.names),
-            asks=asks,
-            conductor=manifest.conductor or strongest(manifest.names, asks),
-            conductor_form=manifest.conductor_form,
-            conductor_shows=manifest.conductor_shows,
-            conductor_prompt=manifest.conductor_prompt,
-        )
+        pool = _pool(manifest, opened, asks)
         yield await _taped(pool, record, replay, notify) if record or replay else pool
+
+
+def _pool(manifest: "PoolManifest", opened: Mapping[str, Worker], asks: Mapping[str, str]) -> Pool:
+    doers = [entry.name for entry in manifest.doers]
+    planner = manifest.planner and manifest.planner.name
+    return Pool(
+        workers=tuple(opened[name] for name in doers),
+        asks=asks,
+        conductor=manifest.conductor or planner or strongest(doers, asks),
+        conductor_form=manifest.conductor_form,
+        conductor_shows=manifest.conductor_shows,
+        conductor_prompt=manifest.conductor_prompt,
+        conductor_prices=manifest.conductor_prices,
+        conductor_steps=manifest.conductor_steps,
+        conductor_team=manifest.conductor_team,
+        planner=opened[planner] if planner else None,
+    )
 
 
 def _described(

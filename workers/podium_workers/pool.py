@@ -1,15 +1,12 @@
 """The pool: workers in the order of their strength, opened from a manifest and chosen from."""
 
 import difflib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from podium_workers.errors import PoolSelectionError, WorkerError
 from podium_workers.worker import Frozen, Worker, WorkerCard
-
-if TYPE_CHECKING:
-    pass
 
 
 @runtime_checkable
@@ -27,13 +24,22 @@ class Pool:
     """Workers, the strongest first, and which of them writes plans in which form."""
 
     workers: tuple[Worker, ...]
+    """Those that plans may give steps to."""
     conductor: str
     """Name of the worker that writes plans."""
     conductor_form: Literal["json", "lists"] = "json"
     conductor_shows: Literal["cards", "ordinals"] = "cards"
     conductor_prompt: Literal["full", "brief"] = "full"
+    conductor_prices: bool = False
+    """Whether it is told what each worker costs."""
+    conductor_steps: int | None = None
+    """Steps at most in one of its plans; None leaves that to whoever asks for them."""
+    conductor_team: tuple[str, ...] = ()
+    """The workers of its training in their order; empty when it was not trained, or none knows."""
     asks: Mapping[str, str] = field(default_factory=dict[str, str])
     """Which worker gets the prompts of another one, by the other one's name."""
+    planner: Worker | None = None
+    """The conductor, where it does nothing but write plans; None where it is one of `workers`."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -43,9 +49,64 @@ class Pool:
     def cards(self) -> tuple[WorkerCard, ...]:
         return tuple(worker.card for worker in self.workers)
 
+    @property
+    def everyone(self) -> tuple[Worker, ...]:
+        """All that may be asked for anything: the workers, and who only writes plans."""
+        return self.workers if self.planner is None else (*self.workers, self.planner)
+
+    @property
+    def team(self) -> tuple[WorkerCard, ...]:
+        """The workers as the conductor is shown them: in the order of its training, if known."""
+        order = {name: place for place, name in enumerate(self.conductor_team)}
+        return tuple(sorted(self.cards, key=lambda card: order.get(card.name, len(order))))
+
+    @property
+    def remark(self) -> str:
+        """One sentence on how the team is not that of the conductor's training; else empty."""
+        team = tuple(card.name for card in self.team)
+        if not self.conductor_team or team == self.conductor_team:
+            return ""
+        by_number = self.conductor_shows == "ordinals"
+        how = "chooses by number" if by_number else "knows them by what was said of them"
+        means = "its choice may mean nothing" if by_number else "it may choose worse"
+        return (
+            f"The conductor {self.conductor!r} was trained with {', '.join(self.conductor_team)} "
+            f"and {how}; this team is {', '.join(team)}, so that {means} here."
+        )
+
+    def led_by(self, name: str) -> "Pool":
+        """The pool with that conductor.
+
+        How a conductor that only writes plans is asked is for it alone: a worker that writes the
+        plan in its place is prompted as one that was not trained.
+        """
+        if self.planner is None or name == self.planner.card.name:
+            return replace(self, conductor=name)
+        return replace(
+            self,
+            conductor=name,
+            conductor_form="json",
+            conductor_shows="cards",
+            conductor_prompt="full",
+            conductor_prices=False,
+            conductor_steps=None,
+            conductor_team=(),
+        )
+
+    def without_planner(self) -> "Pool":
+        """Only who does steps, in the pool's order: for whoever writes the plans by other means."""
+        strong = strongest(self.names, self.asks)
+        conductor = strong if self.planner else self.conductor
+        return replace(self, planner=None, conductor=conductor, conductor_team=())
+
+    def wrapped(self, wrap: Callable[[Worker], Worker]) -> "Pool":
+        """The pool with each of its workers in the hands of another one."""
+        planner = wrap(self.planner) if self.planner else None
+        return replace(self, workers=tuple(map(wrap, self.workers)), planner=planner)
+
     def has_keys(self, names: Collection[str]) -> bool:
         """Whether none of these workers lacks its key."""
-        workers = [worker for worker in self.workers if worker.card.name in names]
+        workers = [worker for worker in self.everyone if worker.card.name in names]
         return all(worker.has_key for worker in workers if isinstance(worker, Keyed))
 
     def get(self, name: str) -> Worker:
@@ -55,7 +116,7 @@ class Pool:
             PoolSelectionError: there is none.
         """
         self._check((name,), "worker")
-        return next(worker for worker in self.workers if worker.card.name == name)
+        return next(worker for worker in self.everyone if worker.card.name == name)
 
     def allowed(
         self,
@@ -66,21 +127,24 @@ class Pool:
     ) -> "Pool":
         """The pool with only what a request allows, in the same order.
 
-        A conductor that is not allowed is stood in for by the strongest worker left.
+        A conductor that is not allowed is stood in for by the strongest worker left. One that only
+        writes plans need not be among *workers*: they are who may do steps.
 
         Raises:
-            PoolSelectionError: an unknown name, or nothing left.
+            PoolSelectionError: an unknown name, or nobody left who does steps.
         """
         self._check(workers, "workers")
         self._check(exclude, "exclude")
+
+        def may(card: WorkerCard) -> bool:
+            # Who leaves a worker out wants it to see nothing.
+            out = card.name in exclude or self.asks.get(card.name) in exclude
+            return not out and (not local_only or card.where == "local")
+
         left = tuple(
             worker
             for worker in self.workers
-            if (not workers or worker.card.name in workers)
-            and worker.card.name not in exclude
-            # Who leaves a worker out wants it to see nothing.
-            and self.asks.get(worker.card.name) not in exclude
-            and (not local_only or worker.card.where == "local")
+            if may(worker.card) and (not workers or worker.card.name in workers)
         )
         if not left:
             asked = "local_only" if local_only and not (workers or exclude) else "this choice"
@@ -88,20 +152,26 @@ class Pool:
                 f"No worker of the pool is left by {asked}; the pool has {self._listing()}."
             )
         names = [worker.card.name for worker in left]
-        conductor = self.conductor if self.conductor in names else strongest(names, self.asks)
-        return replace(self, workers=left, conductor=conductor)
+        planner = self.planner if self.planner and may(self.planner.card) else None
+        writers = [*names, planner.card.name] if planner else names
+        conductor = self.conductor if self.conductor in writers else strongest(names, self.asks)
+        return replace(self.led_by(conductor), workers=left, planner=planner)
 
     def _check(self, names: Collection[str], field: str) -> None:
+        known = [worker.card.name for worker in self.everyone]
         for name in names:
-            if name not in self.names:
-                near = difflib.get_close_matches(name, self.names, n=1)
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
                 hint = f" did you mean {near[0]!r}?" if near else ""
                 raise PoolSelectionError(
                     f"{field}: there is no worker {name!r};{hint} the pool has {self._listing()}."
                 )
 
     def _listing(self) -> str:
-        return ", ".join(f"{card.name} ({card.where})" for card in self.cards)
+        listed = [f"{card.name} ({card.where})" for card in self.cards]
+        if self.planner:
+            listed.append(f"{self.planner.card.name} ({self.planner.card.where}, only plans)")
+        return ", ".join(listed)
 
 
 def strongest(names: Sequence[str], asks: Mapping[str, str]) -> str:

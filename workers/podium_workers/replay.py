@@ -1,7 +1,6 @@
 """Workers around a cassette: one that records what another replies, one that gives it again."""
 
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -205,7 +204,11 @@ def replay_pool(path: Path) -> Pool:
         conductor_form=recorded.conductor_form,
         conductor_shows=recorded.conductor_shows,
         conductor_prompt=recorded.conductor_prompt,
+        conductor_prices=recorded.conductor_prices,
+        conductor_steps=recorded.conductor_steps,
+        conductor_team=recorded.conductor_team,
         asks=recorded.asks,
+        planner=ReplayWorker(recorded.planner, cassette) if recorded.planner else None,
     )
 
 
@@ -217,7 +220,9 @@ async def taped(pool: Pool, *, recorder: Recorder | None, cassette: Cassette | N
     """
     if recorder:
         await recorder.begin(pool)
-    workers = [RecordingWorker(worker, recorder) if recorder else worker for worker in pool.workers]
-    if cassette:
-        workers = [ReplayWorker(worker.card, cassette, live=worker) for worker in workers]
-    return replace(pool, workers=tuple(workers))
+
+    def wrap(worker: Worker) -> Worker:
+        inner = RecordingWorker(worker, recorder) if recorder else worker
+        return ReplayWorker(worker.card, cassette, live=inner) if cassette else inner
+
+    return pool.wrapped(wrap)

@@ -189,5 +189,6 @@ def shared_adapters(entries: Iterable["VllmEntry"]) -> dict[str, dict[str, str]]
 _NOT_SERVED: Mapping[str, object] = {
     "good_at": "", "role": "", "max_output_tokens": None, "parallel": 1, "temperature": None,
     "price": None, "first_byte_s": 1.0, "idle_s": 1.0, "start_within_s": 1.0, "stop_idle_s": 1.0,
+    "steps": True,
 }  # fmt: skip
 """What an entry says of the worker and not of its server."""

@@ -191,7 +191,8 @@ def find_python(named: str | None, environments: Path, path: str | None) -> Path
         if not python.is_file():
             raise NotInstalledError(f"python = {named!r} in the pool: there is no such file.")
         return python.absolute()
-    if importlib.util.find_spec("vllm") is not None:
+    spec = importlib.util.find_spec("vllm")
+    if spec is not None and spec.origin is not None:  # a mere folder of that name has none
         return Path(sys.executable)
     own = environments / ENVIRONMENT / "bin" / "python"
     if own.is_file():

@@ -191,6 +191,15 @@ class WorkerCard(Frozen):
     rates: RateLimits | None = None
     """What its account allows, where it has one."""
 
+    @property
+    def told_price(self) -> str:
+        """What its tokens cost, in words; unknown is never free."""
+        if self.price is None:
+            return "price unknown"
+        if self.price.is_free:
+            return "free"
+        return f"${self.price.input:g} in, ${self.price.output:g} out per million tokens"
+
     def priced(
         self, usage: Usage, *, written_tokens: int = 0, written_long_tokens: int = 0
     ) -> Usage:

@@ -46,8 +46,7 @@ class Resources:
     @answers_reader
     async def pool(self) -> str:
         """The workers, strongest first: model, where it runs, window, price."""
-        pool = self.runs.orchestrator.pool
-        return _json(WorkerList(workers=pool.cards, conductor=pool.conductor).model_dump_json())
+        return _json(WorkerList.of(self.runs.orchestrator.pool).model_dump_json())
 
     @answers_reader
     async def newest(self) -> str:

@@ -289,9 +289,8 @@ class Tools:
     @answers_errors
     async def list_workers(self) -> Annotated[CallToolResult, WorkersResult]:
         """The pool, strongest first: model, where it runs, window, price, what it is good at."""
-        pool = self.runs.orchestrator.pool
-        listed = WorkerList(workers=pool.cards, conductor=pool.conductor)
-        lines = [f"Plans are written by {pool.conductor}.", *map(told_worker, pool.cards)]
+        listed = WorkerList.of(self.runs.orchestrator.pool)
+        lines = [listed.written_by, *map(told_worker, listed.workers)]
         return as_result(listed, "\n".join(lines), POOL_LINK)
 
     # Behind the tools.

@@ -28,7 +28,8 @@ Examples:
   podium ask "Sum up both." --strategy single --local-only --max-seconds 60
   podium ask "Is this proof right?" --file proof.md --max-usd 0.25
   podium ask "Why does test_total fail?" --caller --approve plan
-  podium ask "Prove it." --plan my-plan.json"""
+  podium ask "Prove it." --plan my-plan.json
+  podium ask "What is 17 times the year of that treaty?" --conductor trained/"""
 )
 @question_options
 @click.option(
@@ -49,6 +50,7 @@ def ask(
     another window say, is waited for and not asked twice.
     """
     asked = Asked.model_validate(given)
+    invocation = invocation.with_given(conductor=asked.conductor)
     request, steps = asked.request(invocation.settings), asked.plan()
     asking = _Ask(invocation, request, steps or (), asked.fresh, quiet)
     found = settled(invocation, anyio.run(stoppable, asking.run), quiet=quiet)

@@ -137,19 +137,22 @@ def _pool(settings: Settings, environment: Mapping[str, str]) -> Iterator[Check]
         return
     yield Check(area="pool", level="ok", found=why.removeprefix("Pool: "))
     lacks = {entry.name: _lacks(entry, settings, environment) for entry in manifest.workers}
-    level: Level = "note" if any(not lack for lack in lacks.values()) else "problem"
+    usable = [entry.name for entry in manifest.doers if not lacks[entry.name]]
+    level: Level = "note" if usable else "problem"
     for name, lack in lacks.items():
         if lack:
             found, remedy = lack
             yield Check(area=f"worker {name}", level=level, found=found, remedy=remedy)
-    yield _usable(manifest, [name for name, lack in lacks.items() if not lack])
+    yield _usable(manifest, usable)
 
 
 def _usable(manifest: PoolManifest, names: list[str]) -> Check:
     if not names:
         found, remedy = "no worker of the pool can be used", "see the lines above"
         return Check(area="workers", level="problem", found=found, remedy=remedy)
-    told = f"{count(len(names), 'worker')} of {len(manifest.workers)}: {', '.join(names)}"
+    told = f"{count(len(names), 'worker')} of {len(manifest.doers)}: {', '.join(names)}"
+    if manifest.planner:
+        told += f"; {manifest.planner.name} writes the plans"
     remedy = "whether they answer: podium workers --ask"
     return Check(area="workers", level="ok", found=told, remedy=remedy)
 

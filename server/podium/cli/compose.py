@@ -15,10 +15,12 @@ from podium.policy.conductor import Conductor
 from podium.policy.fixed import Chain, Single
 from podium.runs import Runs, open_runs
 from podium.store import Store, open_store
+from podium_workers.hosted_entries import VllmEntry
 from podium_workers.manifest import PoolManifest, default_manifest, load_manifest
 from podium_workers.opening import open_pool
 from podium_workers.pool import Pool
 from podium_workers.prices import all_prices, own_prices
+from podium_workers.trained import need_vllm, with_conductor
 
 
 @dataclass(frozen=True)
@@ -87,14 +89,28 @@ async def open_coordinator(
 
 
 def find_manifest(settings: Settings, environment: Mapping[str, str]) -> tuple[PoolManifest, str]:
-    """The pool to use, and one line that says which and why.
+    """The pool to use, with the conductor that is set, and one line that says which and why.
 
     Raises:
-        ManifestError: the file that the settings name cannot be used.
+        ManifestError: a file that the settings name cannot be used.
     """
     if settings.pool is not None:
-        return load_manifest(settings.pool), f"Pool: {settings.pool}"
-    return default_manifest(environment)
+        manifest, why = load_manifest(settings.pool), f"Pool: {settings.pool}"
+    else:
+        manifest, why = default_manifest(environment)
+    if settings.conductor is None:
+        return manifest, why
+    manifest, told = with_conductor(manifest, settings.conductor)
+    return manifest, f"{why.removesuffix('.')}; conductor: {told}."
+
+
+def _see_vllm(settings: Settings, environment: Mapping[str, str], manifest: PoolManifest) -> str:
+    """Make sure that a conductor that was chosen can be served, if that takes vLLM; a remark."""
+    planner = manifest.planner
+    if settings.conductor is None or not isinstance(planner, VllmEntry) or not planner.is_own:
+        return ""
+    environments = settings.models_dir.parent / "environments"
+    return need_vllm(Path(settings.conductor), environments, environment.get("PATH"))
 
 
 @asynccontextmanager
@@ -110,8 +126,9 @@ async def open_workers(
         yield _replayed(settings, settings.replay, quiet=quiet)
         return
     manifest, why = find_manifest(settings, environment)
-    if not quiet:
-        say(why)
+    told = (why, _see_vllm(settings, environment, manifest))
+    for line in filter(None, () if quiet else told):
+        say(line)
     async with open_pool(
         manifest,
         env=environment,
@@ -136,10 +153,23 @@ def _replayed(settings: Settings, cassette: Path, *, quiet: bool) -> Pool:
             "record: nothing is asked and so nothing recorded while all is replayed; leave it out, "
             "or set `replay_misses` to live."
         )
-    pool = replay_pool(cassette)
+    pool = _chosen(replay_pool(cassette), settings.conductor)
     if not quiet:
         say(f"Pool: {', '.join(pool.names)} (replayed from {cassette}; no model is asked).")
     return pool
+
+
+def _chosen(pool: Pool, conductor: str | None) -> Pool:
+    """A replayed pool with the conductor that is set."""
+    if conductor is None:
+        return pool
+    names = [worker.card.name for worker in pool.everyone]
+    if conductor not in names:
+        raise SettingsError(
+            f"conductor: {conductor!r} is not in the cassette, and no model is asked while all is "
+            f"replayed; choose one of {', '.join(names)}, or leave it out."
+        )
+    return pool.led_by(conductor)
 
 
 @asynccontextmanager

@@ -94,7 +94,7 @@ async def ask(
     Raises:
         PodiumError: the request or the plan is not allowed; nothing is stored.
     """
-    principal = podium.settings.principal
+    principal, request = podium.settings.principal, _by_name(podium, request)
     run = await podium.runs.ask(request, principal=principal, steps=steps, fresh=fresh)
     if podium.runs.is_mine(run.run_id):
         return await _shown(podium, run, (), progress)
@@ -108,10 +108,18 @@ async def begin(podium: Podium, request: RunRequest, steps: Sequence[Step] | Non
     Raises:
         PodiumError: the request or the plan is not allowed; nothing is stored.
     """
+    request = _by_name(podium, request)
     if steps is not None:
         check_own_plan(podium.orchestrator, request, steps)
     run = await podium.orchestrator.create(request, principal=podium.settings.principal)
     return run if steps is None else await use_plan(podium, run, steps)
+
+
+def _by_name(podium: Podium, request: RunRequest) -> RunRequest:
+    """The request; a conductor that was given by its path is the pool's own."""
+    named = [worker.card.name for worker in podium.pool.everyone]
+    own = request.conductor is not None and request.conductor not in named
+    return request.model_copy(update={"conductor": None}) if own else request
 
 
 async def use_plan(podium: Podium, run: Run, steps: Sequence[Step]) -> Run:

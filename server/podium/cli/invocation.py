@@ -1,7 +1,7 @@
 """What every command was given before its own arguments: environment, settings, files."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -20,6 +20,11 @@ class Invocation:
     """Settings from the command line, by name."""
     config_given: bool = False
     """Whether the settings' file was named on the command line, and so has to be there."""
+
+    def with_given(self, **settings: object) -> "Invocation":
+        """This one with further settings from the command line; None is none."""
+        given = {name: value for name, value in settings.items() if value is not None}
+        return replace(self, given={**self.given, **given})
 
     @property
     def file(self) -> Path:

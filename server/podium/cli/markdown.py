@@ -43,6 +43,7 @@ def _facts(found: ExportedRun) -> list[tuple[str, ...]]:
         ("asked", when(run.created_at)),
         ("strategy", request.strategy),
         ("workers", ", ".join(f"{card.name} ({card.model})" for card in run.pool)),
+        ("planner", f"{run.planner.name} ({run.planner.model})" if run.planner else ""),
         ("step of run", run.parent_id or ""),
         ("follows run", request.follow_up or ""),
     ]

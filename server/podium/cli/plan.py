@@ -18,6 +18,7 @@ from podium.errors import RunError
 from podium.estimate import Estimate, Range, estimate
 from podium.orchestrator import Orchestrator
 from podium.plan import Plan, PlanSource, Step
+from podium.receipt import of_the_writer
 from podium.trace import RunRequest
 from podium.views import money
 from podium_workers.worker import Frozen
@@ -36,6 +37,8 @@ class Planned(Frozen):
 
     plan: Plan
     source: PlanSource
+    notes: tuple[str, ...]
+    """What has to be known of who wrote it."""
     estimate: Estimate
     record: Record
 
@@ -58,6 +61,7 @@ def plan(invocation: Invocation, *, json_: bool, quiet: bool, **given: object) -
     by step, or changed.
     """
     asked = Asked.model_validate(given)
+    invocation = invocation.with_given(conductor=asked.conductor)
     # Whoever starts it later has seen it.
     request = asked.request(invocation.settings).model_copy(update={"approve": "nothing"})
     steps = asked.plan()
@@ -81,6 +85,7 @@ async def _plan(
         return Planned(
             plan=rounds[0].plan,
             source=rounds[0].proposal.source,
+            notes=of_the_writer(rounds[0].proposal),
             estimate=await estimate(podium.store, run, rounds[0].plan),
             record=await record(podium.store, run),
         )
@@ -97,6 +102,7 @@ def _text(found: Planned) -> str:
         [
             head,
             *steps,
+            *(f"Note: {note}" for note in found.notes),
             "",
             f"Price  {_price(found.estimate)}",
             f"Time   {_range(found.estimate.seconds, _seconds)}",

@@ -17,6 +17,8 @@ from podium.cli.signals import stoppable
 from podium.cli.wording import as_json, count, put, put_json, spent, table
 from podium.errors import LimitError
 from podium.views import money
+from podium_workers.errors import PoolSelectionError
+from podium_workers.pool import Pool
 from podium_workers.probes import probes, probes_hash
 from podium_workers.profile import (
     SKILLS,
@@ -92,9 +94,19 @@ async def _known(
 ) -> list[tuple[WorkerCard, Profile | None]]:
     """The workers that are meant, with what *folder* has of them from these very items."""
     async with open_workers(invocation.settings, invocation.environment) as pool:
-        cards = [pool.get(name).card for name in names] if names else pool.cards
+        cards = [_measurable(pool, name) for name in names] if names else pool.cards
     found = [(card, find_profile(folder, card) if folder else None) for card in cards]
     return [(card, old if old and old.probes == probes_hash() else None) for card, old in found]
+
+
+def _measurable(pool: Pool, name: str) -> WorkerCard:
+    card = pool.get(name).card
+    if name not in pool.names:
+        raise PoolSelectionError(
+            f"{name!r} does nothing but write plans (steps = false), so that no step would rest on "
+            "what it is good at; name another worker."
+        )
+    return card
 
 
 def _check_cost(cards: Sequence[WorkerCard], max_usd: float | None, *, yes: bool) -> None:

@@ -61,6 +61,11 @@ _LIMITS = (
         help="Let workers of unknown price take part although money is limited.",
     ),
 )  # fmt: skip
+conductor_option = click.option(
+    "--conductor", metavar="NAME|PATH",
+    help="The worker that writes plans; or a model that does nothing else: a GGUF file, or a "
+    "folder that `podium train export` wrote.",
+)  # fmt: skip
 _OPTIONS = (
     click.argument("question", required=False),
     click.option(
@@ -92,7 +97,7 @@ _OPTIONS = (
         "--caller", is_flag=True,
         help="Let the plan give steps to you: what only you can look up or run.",
     ),
-    click.option("--conductor", metavar="NAME", help="The worker that writes the plan."),
+    conductor_option,
     click.option("--follow-up", metavar="RUN", help="The earlier run that this question follows."),
     click.option(
         "--plan", "plan_source", metavar="FILE",

@@ -13,6 +13,7 @@ import click
 
 from podium.cli.compose import Podium, open_podium
 from podium.cli.invocation import Invocation, pass_invocation
+from podium.cli.questions import conductor_option
 from podium.cli.ranges import Whole
 from podium.cli.saying import say
 from podium.cli.signals import ending_signals
@@ -55,15 +56,23 @@ Examples:
     metavar="N",
     help=f"Port with --http; 0 takes any that is free [default: {PORT}].",
 )
+@conductor_option
 @pass_invocation
 def serve(
-    invocation: Invocation, *, http: bool, stdio: bool, host: str | None, port: int | None
+    invocation: Invocation,
+    *,
+    http: bool,
+    stdio: bool,
+    host: str | None,
+    port: int | None,
+    conductor: str | None,
 ) -> None:
     """Serve Podium's tools to MCP clients.
 
     Other machines are let in with tokens (podium token) or OAuth (setting oauth_issuer) only; who
     calls sees no runs but his own.
     """
+    invocation = invocation.with_given(conductor=conductor)
     if not http:
         if host is not None or port is not None:
             raise click.UsageError("--host and --port need --http; without it stdio is served.")

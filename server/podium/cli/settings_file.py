@@ -12,6 +12,7 @@ from pydantic import JsonValue, ValidationError
 from podium.cli.whole_file import read_whole, write_whole
 from podium.config import Settings, expected, listed
 from podium.errors import SettingsError
+from podium_workers.trained import is_path
 
 
 def validated(name: str, text: str) -> JsonValue:
@@ -36,6 +37,8 @@ def validated(name: str, text: str) -> JsonValue:
         return _absolute(value)
     if isinstance(given, tuple):
         return [_absolute(Path(part)) if name == "file_roots" else part for part in given]
+    if name == "conductor" and is_path(text):
+        return _absolute(Path(text))
     assert isinstance(value, str | int | float), "settings are paths, lists of paths, or plain"
     return value
 

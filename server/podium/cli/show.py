@@ -131,7 +131,8 @@ def _round(seen: Round, found: Shown, *, replies: bool) -> list[str]:
             )
     lines += [f"\nRefused as a plan: {why}" for why in proposal.refused]
     if proposal.source == "model":
-        lines += _section(f"Plan {seen.number} as it was written", proposal.raw_text.strip())
+        by = f" by {proposal.worker}" if proposal.worker else ""
+        lines += _section(f"Plan {seen.number} as it was written{by}", proposal.raw_text.strip())
     lines += _section(
         f"Plan {seen.number} as it is run, {SOURCES[proposal.source]}", _plan(seen.plan)
     )

@@ -43,7 +43,7 @@ def up(invocation: Invocation, *, worker: str | None) -> None:
 
 async def _start(invocation: Invocation, name: str | None) -> tuple[str, ...]:
     async with open_workers(invocation.settings, invocation.environment) as pool:
-        chosen = pool.workers if name is None else (pool.get(name),)
+        chosen = pool.everyone if name is None else (pool.get(name),)
         own = [worker for worker in chosen if isinstance(worker, VllmWorker)]
         if not own:
             named = "no worker" if name is None else f"{name!r} is no worker"

@@ -10,7 +10,6 @@ from podium.cli.invocation import Invocation, pass_invocation
 from podium.cli.profile import profile
 from podium.cli.saying import say
 from podium.cli.wording import as_json, put, put_json, spent, table
-from podium.views import price
 from podium_workers.errors import WorkerError
 from podium_workers.pool import Health, health
 from podium_workers.prices import PriceTable, all_prices, own_prices, source_of
@@ -25,7 +24,10 @@ class Seen(Frozen):
     """The pool as it is shown."""
 
     workers: tuple[WorkerCard, ...]
+    """With a conductor that does no steps, at the end."""
     conductor: str
+    does_steps: frozenset[str]
+    """Names of those that do."""
     health: dict[str, Health]
     """By worker; empty when nobody asked for it."""
     profiles: dict[str, Profile]
@@ -65,7 +67,8 @@ def workers(
         put_json([_data(card, seen) for card in seen.workers])
     else:
         put(_text(seen, all_prices(own_prices(invocation.file.parent, invocation.settings.prices))))
-        say(f"Plans are written by {seen.conductor}.")
+        alone = "" if seen.conductor in seen.does_steps else ", which does no steps"
+        say(f"Plans are written by {seen.conductor}{alone}.")
     if ask and not all(checked.ok for checked in seen.health.values()):
         ctx.exit(1)
 
@@ -93,13 +96,15 @@ async def _look(invocation: Invocation, looks: Look | None) -> Seen:
     async with open_workers(invocation.settings, invocation.environment) as pool:
         async with anyio.create_task_group() as group:
             if looks:
-                for worker in pool.workers:
+                for worker in pool.everyone:
                     group.start_soon(look, looks, worker)
         folder = invocation.settings.profiles_dir
+        cards = tuple(worker.card for worker in pool.everyone)
         measured = {card.name: find_profile(folder, card) for card in pool.cards}
         return Seen(
-            workers=pool.cards,
+            workers=cards,
             conductor=pool.conductor,
+            does_steps=frozenset(pool.names),
             health=found,
             profiles={name: made for name, made in measured.items() if made},
         )
@@ -109,6 +114,7 @@ def _data(card: WorkerCard, seen: Seen) -> dict[str, object]:
     checked = seen.health.get(card.name)
     return as_json(card) | {
         "conductor": card.name == seen.conductor,
+        "steps": card.name in seen.does_steps,
         "healthy": checked.ok if checked else None,
         "detail": checked.detail if checked else "",
         "profile": _profile(seen.profiles.get(card.name)),
@@ -129,7 +135,7 @@ def _profile(made: Profile | None) -> dict[str, object] | None:
 def _text(seen: Seen, prices: PriceTable) -> str:
     head = ("worker", "model", "where", "window", "price")
     rows = [
-        (card.name, card.model, card.where, f"{card.context_window:,}", price(card))
+        (card.name, card.model, card.where, f"{card.context_window:,}", card.told_price)
         for card in seen.workers
     ]
     below = [_below(card, seen, prices) for card in seen.workers]
@@ -138,6 +144,8 @@ def _text(seen: Seen, prices: PriceTable) -> str:
 
 def _below(card: WorkerCard, seen: Seen, prices: PriceTable) -> list[str]:
     told = [f"good at: {card.good_at}"] if card.good_at else []
+    if card.name not in seen.does_steps:
+        told.append("writes plans and does no steps")
     if source := source_of(card.price, card.model, prices):
         told.append(f"price: {source}")
     if made := seen.profiles.get(card.name):

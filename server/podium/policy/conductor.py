@@ -5,7 +5,7 @@ and writes the paper's three lists. In later rounds it sees its own plan and the
 either accepts or plans again (recursive test-time scaling).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from podium.errors import PlanError, PoolError
 from podium.plan import CALLER, PODIUM, Accept, Cut, Plan, Proposal, Step
@@ -17,6 +17,7 @@ from podium.prompting import fill, harmless, prompt_hash
 from podium.tokens import estimate_tokens
 from podium.window import prompt_budget, reply_limit, shorten
 from podium_workers.errors import WorkerError
+from podium_workers.pool import Pool
 from podium_workers.worker import ModelSettings, Prompt, WorkerCard
 
 PLAN_TOKENS = 1024
@@ -52,7 +53,9 @@ class Conductor:
             return Proposal(next=accept_last(state), source="fixed")
         refused: list[str] = []
         failed: dict[str, WorkerError] = {}
+        pool = state.pool
         for card in self._candidates(state):
+            state = replace(state, pool=pool.led_by(card.name))
             try:
                 proposal = await self._written_by(card, state, ask, refused)
             except WorkerError as error:
@@ -67,13 +70,14 @@ class Conductor:
 
     def _most(self, state: State) -> int:
         """Steps that the next plan may have."""
-        left = state.steps_left
-        return self.max_steps if left is None else min(self.max_steps, left)
+        most, left = state.pool.conductor_steps or self.max_steps, state.steps_left
+        return most if left is None else min(most, left)
 
     def _candidates(self, state: State) -> tuple[WorkerCard, ...]:
+        """Who may write the plan: who is to, then who else only writes plans, then the workers."""
         first = state.request.conductor or state.pool.conductor
-        cards = state.pool.cards
-        return tuple(sorted(cards, key=lambda card: card.name != first))
+        planner = (state.pool.planner.card,) if state.pool.planner else ()
+        return tuple(sorted((*planner, *state.pool.cards), key=lambda card: card.name != first))
 
     async def _written_by(
         self, card: WorkerCard, state: State, ask: Ask, refused: list[str]
@@ -106,6 +110,7 @@ class Conductor:
                 prompt_hash=_hash(state),
                 worker=card.name,
                 cuts=cuts,
+                remark=state.pool.remark,
                 refused=tuple(refused),
             )
         return None
@@ -154,7 +159,7 @@ def team(state: State) -> tuple[str, ...]:
     """Names that a plan may use, in the order that the conductor is shown."""
     nested = (PODIUM,) if state.request.depth > 0 else ()
     caller = (CALLER,) if state.request.caller else ()
-    return (*state.pool.names, *nested, *caller)
+    return (*(card.name for card in state.pool.team), *nested, *caller)
 
 
 def shown_names(state: State) -> tuple[str, ...]:
@@ -243,22 +248,35 @@ def _program(state: State) -> str | None:
 
 
 def _team_text(state: State) -> str:
-    lists = state.pool.conductor_form == "lists"
-    caller = fill("caller")
-    if state.pool.conductor_shows == "ordinals":
-        ids = [f"Model id {number}" for number in range(len(team(state)))]
-        shown = ids if lists else [f"- {name}" for name in shown_names(state)]
-        if state.request.caller:
-            shown[-1] += f": {caller}"
-        return "\n".join(shown)
-    told = [f"{card.name}: {card.good_at or card.model}" for card in state.pool.cards]
+    pool, lists = state.pool, state.pool.conductor_form == "lists"
+    by_number = pool.conductor_shows == "ordinals"
+    told = [_told(card, pool) for card in pool.team]
     if state.request.depth > 0:
-        told.append(f"{PODIUM}: a whole team of its own, for a part that is itself a big question")
+        text = "a whole team of its own, for a part that is itself a big question"
+        told.append("" if by_number else f"{PODIUM}: {text}")
     if state.request.caller:
-        told.append(f"{CALLER}: {caller}")
+        text = fill("caller")
+        told.append(text if by_number else f"{CALLER}: {text}")
     # The three lists name workers by number.
-    marks = [f"Model id {number}:" if lists else "-" for number in range(len(told))]
+    numbers = [f"Model id {number}" for number in range(len(told))]
+    if by_number:
+        names = numbers if lists else [f"- {name}" for name in shown_names(state)]
+        return "\n".join(map(_behind, names, told))
+    marks = [f"{number}:" if lists else "-" for number in numbers]
     return "\n".join(f"{mark} {line}" for mark, line in zip(marks, told, strict=True))
+
+
+def _told(card: WorkerCard, pool: Pool) -> str:
+    """What the conductor is told of a worker; nothing at all where it is a mere number."""
+    price = card.told_price if pool.conductor_prices else ""
+    if pool.conductor_shows == "ordinals":
+        return price
+    known = f"{card.name}: {card.good_at or card.model}"
+    return f"{known} ({price})" if price else known
+
+
+def _behind(name: str, told: str) -> str:
+    return f"{name}: {told}" if told else name
 
 
 def _renamed(plan: Plan, state: State) -> Plan:

@@ -1,24 +1,33 @@
 """The model card of what a job has trained, made from its records alone."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from podium_lab.bench.scoring import wilson
 from podium_lab.train.records import Begun, Records
 from podium_lab.train.status import mean_length
 from podium_lab.train.watch import Step
+from podium_workers.trained import TRAINING
 
 LIMITS = {
+    "profiled": "Its workers' answers were what they had said when asked alone: it learned whom to "
+    "ask, and has seen no step read another.",
     "simulated": "Its workers were simulated: nothing here says how it does with real models.",
     "replay": "Its workers' replies were recorded once and given again; it has met no others.",
     "live": "Its workers answered live while it was trained; they may have changed since.",
 }
+MEASURES = (
+    "Routed right: readable plans that give every skill an item takes to a worker for it. Regret: "
+    "how much less often it is right than some worker alone. Gain: how much more often than the "
+    "best single worker, asked as often as what plans spend pays for; spend: of a plan, as a "
+    "multiple of one such call. All count the workers shown, no others."
+)
 SHOWN = 12
 """Rows of the table of curves."""
 
 
-def card(records: Records, *, form: str) -> str:
-    """The card, in Markdown; *form* says what was exported.
+def card(records: Records, *, form: str, workers: Sequence[str]) -> str:
+    """The card, in Markdown; *form* says what was exported, *workers* who was planned for.
 
     Raises:
         TrainingError: there is no job in the folder.
@@ -30,7 +39,8 @@ def card(records: Records, *, form: str) -> str:
             *_about(records, begun, form), "",
             "## Evaluation", "", *_looks(records), "", "## Curves", "",
             *_curves(records.steps()), "", "## Data", "", *_data(begun), "", "## Limits", "",
-            *_limits(records, begun), "", "## Use", "", *_use(begun), "", "## Configuration", "",
+            *_limits(records, begun), "", "## Use", "", *_use(begun, workers), "",
+            "## Configuration", "",
             "```json", json.dumps(begun.job.model_dump(mode="json"), indent=1), "```", "",
         )
     )  # fmt: skip
@@ -71,16 +81,24 @@ def _looks(records: Records) -> Iterator[str]:
     if not looks:
         yield "None was made."
         return
-    yield "| part | when | items | right, 95 % | readable | right of the readable | regret | gain |"
-    yield "|---|---|---|---|---|---|---|---|"
+    yield (
+        "| part | when | pools | items | right, 95 % | readable | right of the readable | "
+        "routed right | regret | gain | over, asked | spend |"
+    )
+    yield "|---|---|---|---|---|---|---|---|---|---|---|---|"
     for look in looks:
         step = look.step
         low, high = wilson(round(step.right * look.items), look.items)
         yield (
-            f"| {look.part} | {look.name} | {look.items} | {step.right:.3f} ({low:.3f} to "
-            f"{high:.3f}) | {step.valid:.3f} | {step.right_if_valid:.3f} | "
-            f"{_or_none(step.regret)} | {_or_none(step.gain)} |"
+            f"| {look.part} | {look.name} | {look.pools} | {look.items} | {step.right:.3f} "
+            f"({low:.3f} to {high:.3f}) | {step.valid:.3f} | {step.right_if_valid:.3f} | "
+            f"{_or_none(step.routed)} | {_or_none(step.regret)} | {_or_none(step.gain)} | "
+            f"{_over(step)} |"
         )
+    yield f"\n{MEASURES}"
+    for look in looks:
+        if look.step.second:
+            yield f"\n{look.part}, {look.name}: {look.step.second.told()}."
 
 
 def _curves(steps: tuple[Step, ...]) -> Iterator[str]:
@@ -93,6 +111,13 @@ def _curves(steps: tuple[Step, ...]) -> Iterator[str]:
             f"| {step.iteration} | {step.reward:.3f} | {step.valid:.3f} | {step.right:.3f} | "
             f"{step.right_if_valid:.3f} | {step.entropy:.2f} | {_or_none(mean_length(step))} |"
         )
+
+
+def _over(step: Step) -> str:
+    """The single worker that a gain is over, how often it was asked, and what plans spend."""
+    if step.spend_ratio is None:
+        return " | "
+    return f"{step.single}, {step.single_calls} x | {step.spend_ratio:.2f} ({step.spend_unit})"
 
 
 def _or_none(value: float | None) -> str:
@@ -116,9 +141,14 @@ def _limits(records: Records, begun: Begun) -> Iterator[str]:
         yield "- It was not measured on its sealed test part."
 
 
-def _use(begun: Begun) -> Iterator[str]:
+def _use(begun: Begun, workers: Sequence[str]) -> Iterator[str]:
     asked = begun.job.asked
-    yield "In the pool's manifest, behind its workers in their order of training:"
-    yield from ("", "```toml", 'conductor = "trained"', f'conductor_form = "{asked.form}"')
-    yield from (f'conductor_shows = "{asked.shows}"', f'conductor_prompt = "{asked.prompt}"', "")
-    yield from ("[[worker]]", 'name = "trained"', 'kind = "vllm"', 'model = "this folder"', "```")
+    rounds = " --rounds 2" if begun.job.recursion else ""
+    yield from ("```sh", f'podium ask --conductor THIS/FOLDER{rounds} "…"')
+    yield from ("podium config set conductor THIS/FOLDER    # for MCP clients too", "```", "")
+    yield (
+        f"It writes plans of up to {asked.max_steps} steps and does none of them. `{TRAINING}`, "
+        "which Podium reads, says how it is asked, and who its workers were, in their order: "
+        f"{', '.join(workers)}. Where a pool has others, each answer says so. A GGUF file is "
+        "served by the engine of the local models, any other folder by vLLM."
+    )

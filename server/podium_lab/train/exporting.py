@@ -8,13 +8,18 @@ from pathlib import Path
 from typing import Literal
 
 from podium_lab.train.card import card
-from podium_lab.train.config import TINY
+from podium_lab.train.config import Job
 from podium_lab.train.errors import TrainingError
+from podium_lab.train.profiled import REPLIES
 from podium_lab.train.records import Records
+from podium_workers.cassette import load_cassette
+from podium_workers.errors import ManifestError
+from podium_workers.trained import TRAINING, Training
 
 Form = Literal["merged", "adapter", "gguf"]
 CONVERTER = "convert_hf_to_gguf.py"
 """llama.cpp's own; it is part of its sources, not of its programs."""
+GGUF = "model.gguf"
 MODEL, OWN_BASE = "model", "base"
 """Folders of a job: what it has trained, and the base that it has made itself, if it has."""
 _TOLD: Mapping[Form, str] = {
@@ -24,16 +29,28 @@ _TOLD: Mapping[Form, str] = {
 }
 Merge = Callable[[Path, str, Path], None]
 """Writes a model, with adapters merged into the base that is named, into a new folder."""
+ToGguf = Callable[[Path, Path], bool]
+"""Writes the model in a folder to a file; False where it cannot write such a model."""
 
 
-def export(folder: Path, out: Path, form: Form, *, merge: Merge, converter: str | None) -> Path:
-    """Write what the job in *folder* has trained to *out*, with a model card; the path to serve.
+def export(
+    folder: Path,
+    out: Path,
+    form: Form,
+    *,
+    merge: Merge,
+    to_gguf: ToGguf,
+    converter: str | None = None,
+) -> Path:
+    """Write what the job in *folder* has trained to *out*, with a model card and how it is asked;
+    the path to serve.
 
     Raises:
         TrainingError: nothing is trained yet, *out* is taken, or *form* cannot be had here.
     """
     records = Records(folder)
-    base = records.begun().job.model
+    job = records.begun().job
+    base = job.model
     trained = folder / MODEL
     if not trained.is_dir():
         raise TrainingError(
@@ -43,39 +60,86 @@ def export(folder: Path, out: Path, form: Form, *, merge: Merge, converter: str 
         raise TrainingError(f"{out}: there is something already; name a folder that is not there.")
     if form == "adapter" and base.lora_rank is None:
         raise TrainingError("--adapter: the job trained all weights; there are no adapters alone.")
-    script = _found(converter) if form == "gguf" else None
+    training = training_of(job, folder)
     partial = out.with_name(f"{out.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     if base.lora_rank is None or form == "adapter":
         partial.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(trained, partial)
     else:
-        merge(trained, str(folder / OWN_BASE) if base.base == TINY else base.base, partial)
-    if script:
-        _convert(script, partial)
-    (partial / "README.md").write_text(card(records, form=_TOLD[form]), encoding="utf-8")
+        own = folder / OWN_BASE
+        merge(trained, str(own) if own.is_dir() else base.base, partial)
+    if form == "gguf":
+        _packed(partial, to_gguf, converter)
+    text = card(records, form=_TOLD[form], workers=training.workers)
+    (partial / "README.md").write_text(text, encoding="utf-8")
+    (partial / TRAINING).write_text(training.model_dump_json(indent=1) + "\n", encoding="utf-8")
     partial.rename(out)
     return next(out.glob("*.gguf"), out) if form == "gguf" else out
+
+
+def training_of(job: Job, folder: Path) -> Training:
+    """How the conductor of a job in *folder* was asked, from what the job has left behind.
+
+    Raises:
+        TrainingError: what says which workers it was trained with is not there.
+    """
+    return Training(
+        form=job.asked.form,
+        shows=job.asked.shows,
+        prompt=job.asked.prompt,
+        prices=job.asked.prices,
+        max_steps=job.asked.max_steps,
+        context_window=job.asked.context_window,
+        max_tokens=job.grpo.max_tokens,
+        workers=_workers(job, folder),
+    )
+
+
+def _workers(job: Job, folder: Path) -> tuple[str, ...]:
+    """Names of the workers that were planned for, in the order in which they were shown."""
+    if job.workers.simulated:
+        return tuple(skills.name for skills in job.workers.simulated)
+    file = job.workers.recorded or (job.workers.profiled or folder) / REPLIES
+    try:
+        names = (card.name for card in load_cassette(file).pool.workers)
+    except ManifestError as error:
+        raise TrainingError(
+            f"The export says which workers the conductor was trained with, and {error} Put that "
+            "file back, which the job had."
+        ) from None
+    only = job.workers.only
+    return tuple(name for name in names if not only or name in only)
+
+
+def _packed(folder: Path, to_gguf: ToGguf, converter: str | None) -> None:
+    """Put a GGUF file in the place of what is in *folder*, which goes where that cannot be."""
+    file = folder / GGUF
+    try:
+        if converter or not to_gguf(folder, file):
+            _convert(_found(converter), folder, file)
+    except TrainingError:
+        shutil.rmtree(folder)
+        raise
+    for path in folder.iterdir():
+        if path != file:
+            path.unlink()
 
 
 def _found(named: str | None) -> str:
     script = named or shutil.which(CONVERTER)
     if script is None or not Path(script).is_file():
+        needed = f"{named}: there is no such file" if named else "this model needs llama.cpp's own"
         raise TrainingError(
-            f"--gguf: {named or CONVERTER} is not here; it is part of llama.cpp's sources: name it "
-            "with --converter, or export without --gguf."
+            f"--gguf: {needed}; name its {CONVERTER}, which is part of llama.cpp's sources, with "
+            "--converter, or export without --gguf."
         )
     return script
 
 
-def _convert(script: str, folder: Path) -> None:
-    """Put a GGUF file in the place of the weights in *folder*."""
-    file = folder / "model.gguf"
+def _convert(script: str, folder: Path, file: Path) -> None:
     command = [sys.executable, script, str(folder), "--outfile", str(file)]
     ran = subprocess.run(command, check=False, capture_output=True, text=True)
     if ran.returncode or not file.is_file():
         said = (ran.stderr.strip().splitlines() or ["it said nothing"])[-1]
         raise TrainingError(f"--gguf: {script} could not convert the model: {said}")
-    for path in folder.iterdir():
-        if path != file:
-            path.unlink()
