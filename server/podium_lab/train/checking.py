@@ -17,9 +17,17 @@ from podium_lab.train.errors import TrainingError
 from podium_lab.train.generated import KINDS
 from podium_lab.train.items import PARTS, fingerprint
 from podium_lab.train.launching import launch_lines, most_at_once, on_one_device
-from podium_lab.train.needs import GB, Shape, check_room, needs, shape_of
+from podium_lab.train.needs import (
+    GB,
+    Shape,
+    calculates_in_bfloat16,
+    check_room,
+    lacks_bfloat16,
+    needs,
+    shape_of,
+)
 from podium_lab.train.opening import Ground, asked_rows, open_ground, training_draws
-from podium_lab.train.random_plans import random_plan, rendered
+from podium_lab.train.random_plans import accepting, random_plan, rendered
 from podium_lab.train.simulated import Skills
 from podium_lab.train.tasksets import Taskset
 from podium_workers.manifest import load_manifest
@@ -63,12 +71,15 @@ async def check(
     tried = job.model_copy(update={"folder": scratch})
     async with open_ground(tried, environment, settings) as ground:
         drawn = training_draws(ground)
-        score = await _rollout(ground, drawn[0], ask=ask)
-        lines = [*_model(job, settings), "", *_items(ground), "", *_pool(ground, drawn)]
+        score, second = await _rollout(ground, drawn[0], ask=ask)
+        slow = _slow() if here and calculates_in_bfloat16(job) else ()
+        lines = [*_model(job, settings), *slow, "", *_items(ground), "", *_pool(ground, drawn)]
         tokens, prompts = _tokens(ground, drawn, count)
         lines += ["", *prompts, "", *_memory(job, settings), "", "To begin it:"]
         lines += [f"  {line}" for line in launch_lines(job, file)]
         lines += ["", *_told(score, ask=ask)]
+        if second:
+            lines.append(f"  second round, which accepts: {_earned(second)}")
     problems = [*_too_long(job, tokens), *_no_room(job, settings, here=here)]
     return Checked(tuple(lines), tuple(problems))
 
@@ -84,7 +95,8 @@ def with_stand_ins(job: Job) -> tuple[Job, tuple[str, ...]]:
         changes["tasksets"] = (*own, stand_in)
         told.append(f"{', '.join(it.source for it in away)}: {STAND_INS} generated items instead.")
     if job.workers.manifest:
-        names = job.workers.only or load_manifest(job.workers.manifest).names
+        doers = (entry.name for entry in load_manifest(job.workers.manifest).doers)
+        names = job.workers.only or tuple(doers)
         skills = tuple(Skills(name=name, by_kind=dict.fromkeys(KINDS, 0.5)) for name in names)
         shown, parallel = job.workers.shown, job.workers.parallel
         changes["workers"] = Workers(simulated=skills, shown=shown, parallel=parallel)
@@ -92,8 +104,11 @@ def with_stand_ins(job: Job) -> tuple[Job, tuple[str, ...]]:
     return job.model_copy(update=changes), tuple(told)
 
 
-async def _rollout(ground: Ground, draw: Draw, *, ask: bool) -> Score:
-    """The first question's plan by a policy that draws lots, carried out and judged."""
+async def _rollout(ground: Ground, draw: Draw, *, ask: bool) -> tuple[Score, Score | None]:
+    """The first question's plan by a policy that draws lots, carried out and judged.
+
+    In a job with second rounds also one that accepts, if there is anything to accept.
+    """
     pool = shuffled(ground.pool, draw.workers)
     if ground.label == "live" and not ask:
         scripted = (ScriptedWorker(card, ["stand-in"]) for card in pool.cards)
@@ -102,7 +117,13 @@ async def _rollout(ground: Ground, draw: Draw, *, ask: bool) -> Score:
     if ground.job.asked.max_steps < len(plan.steps):
         plan = random_plan(draw.workers, random.Random(ground.job.seed), two_steps=0.0)
     text = rendered(plan, draw.workers, ground.job.asked.form)
-    return await ground.environment.score(text, draw.item, pool)
+    environment = ground.environment
+    score = await environment.score(text, draw.item, pool)
+    before = await environment.outcome(score) if ground.job.recursion else None
+    if before is None:
+        return score, None
+    text = accepting(ground.job.asked.form)
+    return score, await environment.score(text, draw.item, pool, before=before)
 
 
 def _told(score: Score, *, ask: bool) -> Iterator[str]:
@@ -111,8 +132,12 @@ def _told(score: Score, *, ask: bool) -> Iterator[str]:
     for number, (worker, access, subtask) in enumerate(steps):
         reads = f" reads {', '.join(map(str, access))}" if access else ""
         yield f"  step {number}: {worker}{reads}: {subtask}"
+    yield f"  {_earned(score)}"
+
+
+def _earned(score: Score) -> str:
     earned = "dropped" if score.reward is None else f"reward {score.reward:g}"
-    yield f"  {earned}{f': {score.problem}' if score.problem else ''}"
+    return f"{earned}{f': {score.problem}' if score.problem else ''}"
 
 
 def _model(job: Job, settings: Settings) -> Iterator[str]:
@@ -129,6 +154,15 @@ def _model(job: Job, settings: Settings) -> Iterator[str]:
         f"Model: {job.model.base}, {shape.parameters / 1e6:,.0f} million parameters "
         f"({shape.num_hidden_layers} layers of width {shape.hidden_size}), {how}"
     )
+
+
+def _slow() -> Iterator[str]:
+    cpuinfo = Path("/proc/cpuinfo")
+    if lacks_bfloat16(cpuinfo.read_text() if cpuinfo.exists() else ""):
+        yield (
+            "Note: this processor has no instructions for bfloat16, and is tens of times slower "
+            'with it; set model.dtype = "float32", or launch.device_gb where a GPU will train.'
+        )
 
 
 def _items(ground: Ground) -> Iterator[str]:
@@ -148,9 +182,11 @@ def _pool(ground: Ground, drawn: tuple[Draw, ...]) -> Iterator[str]:
     shown = sorted({len(draw.workers) for draw in drawn})
     yield f"Workers that a question shows: {' or '.join(map(str, shown))}"
     rollouts = grpo.questions * grpo.rollouts
+    halves = ", half of them second rounds" if ground.job.recursion else ""
+    items = len({draw.item.id for draw in drawn})
     yield (
         f"Rollouts: {grpo.iterations} iterations x {grpo.questions} questions x {grpo.rollouts} "
-        f"= {grpo.iterations * rollouts:,}; different items: {len({d.item.id for d in drawn})}"
+        f"= {grpo.iterations * rollouts:,}{halves}; different items: {items}"
     )
 
 

@@ -17,6 +17,7 @@ from podium.cli.saying import say
 from podium.cli.wording import put
 from podium_lab.train.checking import Checked, Count, check, with_stand_ins
 from podium_lab.train.config import TINY, Job, read_job
+from podium_lab.train.draws import WHICH, Which
 from podium_lab.train.errors import TrainingError
 from podium_lab.train.exporting import Form, export
 from podium_lab.train.handing_over import HANDED, hand_over, interpreter, is_here, see_learner
@@ -120,18 +121,28 @@ def _counter(job: Job, invocation: Invocation) -> Count | None:
 
 @train.command("profile")
 @click.argument("config", type=_FILE)
-@click.option("--part", type=click.Choice(PARTS[:2]), default="train", show_default=True)
+@click.option("--part", type=click.Choice(PARTS), default="train", show_default=True)
+@click.option(
+    "--repeats", type=click.IntRange(min=1, max=64), default=1, show_default=True,
+    help="Times that each live worker is asked, so that plans meet it at equal spend.",
+)  # fmt: skip
 @pass_invocation
-def profile_(invocation: Invocation, config: Path, *, part: str) -> None:
+def profile_(invocation: Invocation, config: Path, *, part: str, repeats: int) -> None:
     """Ask each worker alone about each item, so that regret and gain can be told.
 
     Costs what the workers cost; replies are kept, and none is paid for twice.
     """
-    put(anyio.run(_profiled, _job(config), invocation, cast("Part", part)))
+    put(anyio.run(_profiled, _job(config), invocation, cast("Part", part), repeats))
 
 
-async def _profiled(job: Job, invocation: Invocation, part: Part) -> str:
-    async with open_ground(job, invocation.environment, invocation.settings) as ground:
+async def _profiled(job: Job, invocation: Invocation, part: Part, repeats: int) -> str:
+    if repeats > 1 and not job.workers.manifest:
+        raise TrainingError(
+            "--repeats: simulated and recorded workers give the same reply every time; leave it "
+            "out, or give a live pool (workers.manifest)."
+        )
+    environment, settings = invocation.environment, invocation.settings
+    async with open_ground(job, environment, settings, repeats=repeats) as ground:
         items = ground.part(part)
         found = await profile(ground, items)
         asked = [item.id for item in items if item.id in found.right]
@@ -181,9 +192,20 @@ def trinity_(invocation: Invocation, config: Path, *, seeds: int | None) -> None
 
 @train.command("status")
 @click.argument("folder", type=_FILE)
-def status_(folder: Path) -> None:
+@click.option(
+    "--follow", is_flag=True,
+    help="Go on until the job has ended: redrawn in a terminal, else a line for each iteration.",
+)  # fmt: skip
+def status_(folder: Path, *, follow: bool) -> None:
     """Show the curves of a job, what it was looked at, and what stopped it."""
-    put("\n".join(status(Records(folder))))
+    if not follow:
+        put("\n".join(status(Records(folder))))
+        return
+    from rich.console import Console
+
+    from podium_lab.train.following import follow as follow_
+
+    follow_(Records(folder), Console())
 
 
 @train.command("evaluate")
@@ -192,19 +214,22 @@ def status_(folder: Path) -> None:
 @click.option("--untrained", is_flag=True, help="What the model was before any reinforcement.")
 @click.option("--items", type=click.IntRange(min=1), help="Items at most; all when not given.")
 @click.option("--temperature", type=click.FloatRange(min=0), default=0.0, show_default=True)
+@click.option(
+    "--pools", type=click.Choice(WHICH), default="whole", show_default=True,
+    help="Workers that an item shows: all, fewer as in training, or sets that were kept from it.",
+)  # fmt: skip
 @click.option("--again", is_flag=True, help="Open the sealed test part once more.")
 @pass_invocation
 def evaluate_(
     invocation: Invocation, config: Path, *, part: str, untrained: bool, items: int | None,
-    temperature: float, again: bool,
+    temperature: float, pools: str, again: bool,
 ) -> None:  # fmt: skip
     """Look at what a job has trained on the part that is sealed until then."""
     job = _job(config)
     which = "untrained" if untrained else "trained"
     records = Records(job.folder)
     records.begun()
-    seen = any(look.part == "test" and look.name == which for look in records.looks())
-    if part == "test" and seen and not again:
+    if part == "test" and records.has_looked(which, cast("Which", pools)) and not again:
         raise TrainingError(
             f"{job.folder}: the sealed test part was opened already; use --part validation while "
             "anything is still chosen, or --again."
@@ -215,17 +240,74 @@ def evaluate_(
     evaluate(
         job, invocation.environment, invocation.settings,
         part=cast("Part", part), which=which, items=items, temperature=temperature,
+        pools=cast("Which", pools),
     )  # fmt: skip
     put("\n".join(status(records)))
+
+
+@train.command("prove")
+@click.argument("config", type=_FILE)
+@click.argument("out", type=_FILE)
+@click.option(
+    "--seeds", default="0,1,2", show_default=True, metavar="N,N,…",
+    help="Seeds of the training; items and workers stay the same.",
+)  # fmt: skip
+@click.option("--table", "only_table", is_flag=True, help="Run nothing; write what there is.")
+@pass_invocation
+def prove_(
+    invocation: Invocation, config: Path, out: Path, *, seeds: str, only_table: bool
+) -> None:
+    """Train from several seeds, measure each once on the sealed test part, and write a table.
+
+    OUT holds a job's folder for each seed, and table.md. Typed again it goes on: what is done is
+    not done again, and no look at the test part is made twice.
+    """
+    from podium_lab.train.proof import TABLE, gather, prove
+    from podium_lab.train.proof_table import table
+
+    job, chosen = _job(config), _numbers(seeds)
+    if not only_table:
+        see_learner(invocation.environment, invocation.settings)
+        from podium_lab.train.learner.run import run
+        from podium_lab.train.learner.testing import evaluate
+
+        environment, settings = invocation.environment, invocation.settings
+
+        def look(own: Job, which: str, pools: Which) -> None:
+            evaluate(
+                own, environment, settings,
+                part="test", which=which, items=None, temperature=0.0, pools=pools,
+            )  # fmt: skip
+
+        prove(
+            job, chosen, out,
+            train=lambda own: run(own, environment, settings, say), evaluate=look, tell=say,
+        )  # fmt: skip
+    written = table(gather(job, out), f"podium train prove {config} {out} --seeds {seeds}")
+    (out / TABLE).write_text(written, encoding="utf-8")
+    put(written)
+
+
+def _numbers(seeds: str) -> tuple[int, ...]:
+    """Whole numbers between commas."""
+    try:
+        return tuple(dict.fromkeys(int(seed) for seed in seeds.split(",")))
+    except ValueError:
+        raise click.BadParameter(
+            f"{seeds!r} is no list of whole numbers; type for example 0,1,2.", param_hint="--seeds"
+        ) from None
 
 
 @train.command("export")
 @click.argument("folder", type=_FILE)
 @click.argument("out", type=_FILE)
 @click.option("--adapter", "form", flag_value="adapter", help="The adapters alone, for LoRA.")
-@click.option("--gguf", "form", flag_value="gguf", help="A GGUF file, by llama.cpp's converter.")
+@click.option("--gguf", "form", flag_value="gguf", help="A GGUF file, for the local engine.")
 @click.option("--merged", "form", flag_value="merged", default="merged", help="The whole model.")
-@click.option("--converter", metavar="FILE", help="llama.cpp's convert_hf_to_gguf.py.")
+@click.option(
+    "--converter", metavar="FILE",
+    help="llama.cpp's convert_hf_to_gguf.py, which other models than Llama's kind need.",
+)  # fmt: skip
 @pass_invocation
 def export_(
     invocation: Invocation, folder: Path, out: Path, *, form: str, converter: str | None
@@ -242,4 +324,13 @@ def export_(
 
         merge(trained, find_base(base, invocation.settings.models_dir), into)
 
-    put(str(export(folder, out, cast("Form", form), merge=merge, converter=converter)))
+    def to_gguf(trained: Path, file: Path) -> bool:
+        see_learner(invocation.environment, invocation.settings)
+        from podium_lab.train.learner.to_gguf import to_gguf
+
+        return to_gguf(trained, file)
+
+    done = export(
+        folder, out, cast("Form", form), merge=merge, to_gguf=to_gguf, converter=converter
+    )
+    put(str(done))

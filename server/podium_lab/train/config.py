@@ -11,6 +11,7 @@ from podium.errors import SettingsError
 from podium.policy.conductor import TRAINED_PROSE
 from podium_lab.train.draws import Pools
 from podium_lab.train.environment import Rewards
+from podium_lab.train.recursion import Recursion
 from podium_lab.train.simulated import Skills
 from podium_lab.train.tasksets import Taskset
 from podium_lab.train.trinity.config import Evolution
@@ -28,9 +29,10 @@ class Model(Frozen):
     base: str
     """A folder, a name on the hub, one of `podium models list`, or "tiny": a model of under a
     million parameters that is made from the job's own questions, for tests and quick proofs."""
-    dtype: Dtype = "bfloat16"
+    dtype: Dtype = "float32"
     """What the weights are kept in. Full training at a rate of 1e-6 needs float32: such steps are
-    smaller than what bfloat16 can tell apart."""
+    smaller than what bfloat16 can tell apart. So does a processor that has no instructions for
+    bfloat16, where it is tens of times slower. On a GPU, bfloat16 halves what adapters stand on."""
     compute: Dtype | None = None
     """What is calculated in; as the weights are kept when not given."""
     lora_rank: int | None = Field(default=None, ge=1)
@@ -47,18 +49,23 @@ class Asked(Frozen):
     form: Literal["json", "lists"] = "lists"
     shows: Literal["cards", "ordinals"] = "ordinals"
     prompt: Literal["full", "brief"] = "full"
+    prices: bool = False
+    """Whether it is told what each worker costs."""
     max_steps: int = Field(default=5, ge=1, le=20)
     context_window: int = Field(default=8192, ge=256)
     """Tokens that the policy's prompt and plan may have together."""
 
 
 class Workers(Frozen):
-    """The pool that plans are carried out on: exactly one of its first three."""
+    """The pool that plans are carried out on: one of manifest, profiled, recorded, simulated."""
 
     manifest: Path | None = None
     """A pool as it is served, its models answering live: a file, or the name of a shipped one."""
     only: tuple[str, ...] = ()
     """Workers of that pool that may be planned for; all of them when empty."""
+    profiled: Path | None = None
+    """The folder of a job for which `podium train profile` was run: whatever a step asks, its
+    worker answers the item as it did there."""
     recorded: Path | None = None
     """A cassette: its replies are given again."""
     simulated: tuple[Skills, ...] = ()
@@ -72,9 +79,9 @@ class Workers(Frozen):
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
-        given = [name for name in ("manifest", "recorded", "simulated") if getattr(self, name)]
-        if len(given) != 1:
-            raise ValueError("give one of manifest, recorded and simulated")
+        kinds = ("manifest", "profiled", "recorded", "simulated")
+        if len([name for name in kinds if getattr(self, name)]) != 1:
+            raise ValueError("give one of manifest, profiled, recorded and simulated")
         return self
 
 
@@ -86,6 +93,9 @@ class WarmStart(Frozen):
     learning_rate: float = Field(default=1e-3, gt=0)
     two_steps: float = Field(default=0.5, ge=0, le=1)
     """Share of plans with two steps; the others have one."""
+    second_rounds: float = Field(default=0.5, ge=0, le=1)
+    """Share of examples that are second rounds, in a job with [recursion]: half of these accept,
+    by lot as well. Their first rounds are carried out, which costs what the workers cost."""
     prompts_too: bool = False
     """Whether the prompts are learned as texts too: a model that cannot read needs it, or it
     collapses to one worker."""
@@ -166,6 +176,9 @@ class Job(Frozen):
     launch: Launch = Field(default_factory=Launch)
     trinity: Evolution | None = None
     """Evolves a head for the strategy `trinity` instead; `model.base` then stays as it is."""
+    recursion: Recursion | None = None
+    """Trains second rounds too. `model.base` is then a conductor that was trained before: the
+    folder `model` of its job, or what `podium train export` made of it."""
     rewards: Rewards = Field(default_factory=Rewards)
     stop: StopRules = Field(default_factory=StopRules)
     max_usd: float | None = Field(default=None, gt=0)
@@ -179,6 +192,21 @@ class Job(Frozen):
     validate_every: int | None = Field(default=None, ge=1)
     """Iterations between looks at the validation part; None looks at the start and the end."""
     validation_items: int = Field(default=60, ge=1)
+
+    @property
+    def group(self) -> int:
+        """Rollouts that are measured against each other: of one question, and of one round."""
+        return self.grpo.rollouts // 2 if self.recursion else self.grpo.rollouts
+
+    @model_validator(mode="after")
+    def _splits_by_round(self) -> Self:
+        rollouts = self.grpo.rollouts
+        if self.recursion and (rollouts % 2 or rollouts < 4):
+            raise ValueError(
+                f"grpo.rollouts: with [recursion] half of a group are second rounds; {rollouts} "
+                "cannot be split so, give an even number from 4 on"
+            )
+        return self
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -195,6 +223,11 @@ class Job(Frozen):
             raise ValueError(
                 "grpo.held: with grpo.vllm one grammar counts for all questions, so that all must "
                 "show as many workers; take out workers.shown.fewest, or set grpo.held = false"
+            )
+        if self.workers.shown.fewest is not None and self.asked.shows == "ordinals":
+            raise ValueError(
+                'workers.shown.fewest needs asked.shows = "cards": of fewer workers than all, mere '
+                "numbers do not say which ones they are"
             )
         return self
 
@@ -236,11 +269,16 @@ def _placed(job: Job, folder: Path) -> Job:
     workers = job.workers.model_copy(
         update={
             "manifest": _pool_at(job.workers.manifest, folder),
+            "profiled": at(job.workers.profiled),
             "recorded": at(job.workers.recorded),
         }
     )
     tasksets = tuple(_taskset_at(taskset, folder) for taskset in job.tasksets)
-    changes = {"folder": folder / job.folder.expanduser(), "workers": workers, "tasksets": tasksets}
+    changes: dict[str, object] = {"workers": workers, "tasksets": tasksets}
+    changes["folder"] = folder / job.folder.expanduser()
+    beside = folder / job.model.base
+    if "/" in job.model.base and beside.is_dir():  # else it counts from the working folder
+        changes["model"] = job.model.model_copy(update={"base": str(beside)})
     return job.model_copy(update=changes)
 
 

@@ -96,6 +96,22 @@ class Judges:
         return ran.output if ran.status == "finished" else None
 
 
+def comparable(item: Item, reply: str) -> str | None:
+    """What a reply says, in a form that is alike for replies that say the same: to count votes.
+
+    Empty when it says nothing; None where answers cannot be compared, as programs.
+    """
+    reply = _final(reply)
+    if item.judge in ("code", "program"):
+        return None
+    if item.judge == "number":
+        return last_number(reply)
+    if item.judge == "choice" and (named := _CHOICE.findall(reply)):
+        return named[-1].upper()
+    lines = [line for line in reply.strip().splitlines() if line.strip()]
+    return _plain(lines[-1]).removeprefix("answer:").strip(" .") if lines else ""
+
+
 def _final(reply: str) -> str:
     """What stands in the last `<answer>` tags, where a reply has such; else all of it."""
     found = _ANSWER.findall(reply)

@@ -23,6 +23,23 @@ SAVED = 2
 _FLOAT32 = 4
 
 
+_BFLOAT16 = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
+"""As Linux names a processor's instructions for it."""
+
+
+def calculates_in_bfloat16(job: Job) -> bool:
+    """Whether a processor is to do so."""
+    return job.launch.device_gb is None and "bfloat16" in (job.model.dtype, job.model.compute)
+
+
+def lacks_bfloat16(cpuinfo: str) -> bool:
+    """Whether a processor has no instructions for it, by Linux's description of it.
+
+    Nothing follows from an empty one.
+    """
+    return bool(cpuinfo) and not _BFLOAT16 & set(cpuinfo.split())
+
+
 class Shape(Frozen):
     """What of a model its needs follow from; the names are those of its `config.json`."""
 

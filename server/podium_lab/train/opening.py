@@ -1,7 +1,7 @@
 """Opens what a job needs to score rollouts: its items, its pool, its ledger."""
 
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
@@ -15,6 +15,7 @@ from podium_lab.train.draws import Draw, draws
 from podium_lab.train.environment import Environment, shuffled
 from podium_lab.train.items import Item, Part, in_part
 from podium_lab.train.judging import Judges
+from podium_lab.train.profiled import REPLIES, profiled_pool, profiled_questions
 from podium_lab.train.purse import Purse
 from podium_lab.train.simulated import Simulation
 from podium_lab.train.tasksets import kept_apart, load
@@ -42,6 +43,8 @@ class Ground:
     """Of all parts."""
     pool: Pool
     environment: Environment
+    again: tuple[Pool, ...] = ()
+    """The same workers, each time with replies of their own: for asking several times."""
 
     def part(self, part: Part) -> tuple[Item, ...]:
         return in_part(self.items, part)
@@ -50,6 +53,8 @@ class Ground:
     def label(self) -> str:
         """What a figure measured on this pool has to be called."""
         workers = self.job.workers
+        if workers.profiled:
+            return "profiled"
         return "live" if workers.manifest else "replay" if workers.recorded else "simulated"
 
 
@@ -102,12 +107,16 @@ def training_draws(ground: Ground) -> tuple[Draw, ...]:
 
 
 def load_items(job: Job) -> tuple[Item, ...]:
-    """The items of all of a job's tasksets.
+    """The items of all of a job's tasksets; where workers are profiled, those that they answered.
 
     Raises:
-        SettingsError: a file cannot be used.
+        SettingsError, ManifestError: a file cannot be used.
     """
-    return kept_apart([item for taskset in job.tasksets for item in load(taskset)])
+    items = kept_apart([item for taskset in job.tasksets for item in load(taskset)])
+    if job.workers.profiled is None:
+        return items
+    answered = profiled_questions(job.workers.profiled)
+    return tuple(item for item in items if item.question in answered)
 
 
 class Place(Frozen):
@@ -127,9 +136,16 @@ ALONE = Place()
 
 @asynccontextmanager
 async def open_ground(
-    job: Job, environment: Mapping[str, str], settings: Settings, place: Place = ALONE
+    job: Job,
+    environment: Mapping[str, str],
+    settings: Settings,
+    place: Place = ALONE,
+    *,
+    repeats: int = 1,
 ) -> AsyncGenerator[Ground]:
     """A job's items, pool and ledger, in its folder.
+
+    *repeats* is how often live workers may be asked the same, with all replies kept.
 
     Raises:
         SettingsError, ManifestError, StoreError: something cannot be used; nothing is half-written.
@@ -138,14 +154,15 @@ async def open_ground(
     items = load_items(job)
     job.folder.mkdir(parents=True, exist_ok=True)
     async with (
-        _pool(job, items, environment, settings, place) as pool,
+        _pools(job, items, environment, settings, place, repeats) as (pool, *again),
         open_store(job.folder / place.file("ledger.db")) as store,
     ):
         asked = replace(
-            pool.allowed(workers=job.workers.only) if job.workers.only else pool,
+            _trained_on(pool, job.workers.only),
             conductor_form=job.asked.form,
             conductor_shows=job.asked.shows,
             conductor_prompt=job.asked.prompt,
+            conductor_prices=job.asked.prices,
         )
         scoring = Environment(
             store,
@@ -155,37 +172,47 @@ async def open_ground(
             max_seconds=job.rollout_seconds,
             purse=Purse(job.max_usd / place.of, job.workers.parallel) if job.max_usd else None,
         )
-        yield Ground(job, items, asked, scoring)
+        yield Ground(job, items, asked, scoring, tuple(again))
+
+
+def _trained_on(pool: Pool, only: tuple[str, ...]) -> Pool:
+    """Who does the steps; the plans are the policy's."""
+    return (pool.allowed(workers=only) if only else pool).without_planner()
 
 
 @asynccontextmanager
-async def _pool(
+async def _pools(
     job: Job,
     items: tuple[Item, ...],
     environment: Mapping[str, str],
     settings: Settings,
     place: Place,
-) -> AsyncGenerator[Pool]:
+    repeats: int,
+) -> AsyncGenerator[tuple[Pool, ...]]:
     workers = job.workers
     if workers.simulated:
         simulation = Simulation.of(items, seed=workers.seed)
         simulated = tuple(simulation.worker(skills) for skills in workers.simulated)
-        yield Pool(workers=simulated, conductor=simulated[0].card.name)
+        yield (Pool(workers=simulated, conductor=simulated[0].card.name),)
+    elif workers.profiled:
+        yield (profiled_pool(workers.profiled),)
     elif workers.recorded:
-        yield replay_pool(workers.recorded)
+        yield (replay_pool(workers.recorded),)
     else:
-        assert workers.manifest is not None, "one of the three is given"
-        async with (
-            open_pool(
-                load_manifest(workers.manifest),
-                env=environment,
-                models_dir=settings.models_dir,
-                state_dir=settings.state_dir,
-                memory_limit_bytes=int(settings.local_memory_gb * 2**30),
-                threads=settings.local_threads,
-                notify=say,
-                profiles=settings.profiles_dir,
-            ) as live,
-            cached(live, job.folder / place.file("replies.jsonl")) as pool,
-        ):
-            yield pool
+        assert workers.manifest is not None, "one of them is given"
+        opening = open_pool(
+            load_manifest(workers.manifest),
+            env=environment,
+            models_dir=settings.models_dir,
+            state_dir=settings.state_dir,
+            memory_limit_bytes=int(settings.local_memory_gb * 2**30),
+            threads=settings.local_threads,
+            notify=say,
+            profiles=settings.profiles_dir,
+        )
+        names = (REPLIES, *(f"replies_{n}.jsonl" for n in range(2, repeats + 1)))
+        async with AsyncExitStack() as stack:
+            live = await stack.enter_async_context(opening)
+            files = (job.folder / place.file(name) for name in names)
+            kept = [await stack.enter_async_context(cached(live, file)) for file in files]
+            yield tuple(kept)

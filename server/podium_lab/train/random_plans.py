@@ -29,3 +29,9 @@ def random_plan(names: Sequence[str], chance: random.Random, two_steps: float) -
 def rendered(plan: Plan, names: Sequence[str], form: str) -> str:
     """A plan as a policy writes it, in one of the two forms."""
     return render_lists(plan, names) if form == "lists" else render_json(plan)
+
+
+def accepting(form: str) -> str:
+    """What a policy writes to let the answer of the round before stand, in one of the two forms."""
+    lists = "model_id = []\nsubtasks = []\naccess_list = []"
+    return lists if form == "lists" else '{"steps": []}'

@@ -9,14 +9,17 @@ from typing import TypeVar
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from podium_lab.train.config import Job
+from podium_lab.train.draws import Which
 from podium_lab.train.environment import Score
 from podium_lab.train.errors import TrainingError
 from podium_lab.train.items import PARTS, Item, fingerprint, in_part
+from podium_lab.train.stopwatch import Time
 from podium_lab.train.watch import Step
 from podium_workers.worker import Frozen
 
 BEGUN, ENDED = "job.json", "outcome.json"
 STEPS, ROLLOUTS, LEARNER, LOOKS = "steps.jsonl", "rollouts.jsonl", "learner.jsonl", "looks.jsonl"
+SEEN, TIMES = "looked_at.jsonl", "times.jsonl"
 MAY_CHANGE = frozenset(
     {"folder", "stop", "max_usd", "checkpoint_every", "validate_every", "validation_items",
      "rollout_seconds", "judge_seconds", "launch"}
@@ -61,11 +64,21 @@ class Look(Frozen):
     """A look at items that are not trained on."""
 
     name: str
-    """When: before, after, or the iteration."""
+    """When: before, after, or the iteration; of an evaluation, untrained or trained."""
     part: str
+    pools: Which = "whole"
+    """Which workers the policy was shown."""
     temperature: float
     items: int
     step: Step
+
+
+class Seen(Score):
+    """What became of one item in a look."""
+
+    name: str
+    part: str
+    pools: Which = "whole"
 
 
 class Ended(Frozen):
@@ -141,9 +154,15 @@ class Records:
         """Add what the learner said of an iteration."""
         self._append(LEARNER, learned)
 
-    def look(self, look: Look) -> None:
-        """Add a look at other items."""
+    def look(self, look: Look, scores: Sequence[Score]) -> None:
+        """Add a look at other items, with what became of each."""
+        about = look.model_dump(include={"name", "part", "pools"})
+        self._append(SEEN, *(Seen(**score.model_dump(), **about) for score in scores))
         self._append(LOOKS, look)
+
+    def took(self, time: Time) -> None:
+        """Add what a piece of work took."""
+        self._append(TIMES, time)
 
     def end(self, ended: Ended) -> None:
         """Note what the job came to."""
@@ -165,6 +184,29 @@ class Records:
         """The looks at other items so far."""
         return self._read(LOOKS, Look)
 
+    def has_looked(self, name: str, pools: Which = "whole") -> bool:
+        """Whether the sealed test part has been opened for that."""
+        return any(
+            (look.part, look.name, look.pools) == ("test", name, pools) for look in self.looks()
+        )
+
+    def seen(self, look: Look) -> tuple[Seen, ...]:
+        """What became of each item in a look, the newest of its name."""
+        about = (look.name, look.part, look.pools)
+        found = [it for it in self._read(SEEN, Seen) if (it.name, it.part, it.pools) == about]
+        return tuple({(it.item, it.round): it for it in found}.values())
+
+    def times(self) -> tuple[Time, ...]:
+        """What the work took, that which was done again among it."""
+        return self._read(TIMES, Time)
+
+    def marks(self) -> Mapping[str, tuple[int, int]]:
+        """Size and time of each file of records: another value says that something was added."""
+        names = (BEGUN, STEPS, LEARNER, LOOKS, ENDED)
+        found = {name: self.folder / name for name in names}
+        stats = {name: path.stat() for name, path in found.items() if path.exists()}
+        return {name: (stat.st_size, stat.st_mtime_ns) for name, stat in stats.items()}
+
     def ended(self) -> Ended | None:
         """What the job came to; None while it is not done."""
         path = self.folder / ENDED
@@ -176,6 +218,9 @@ class Records:
         for name, kind in ((STEPS, Step), (ROLLOUTS, Rollout), (LEARNER, Learned)):
             lines = [it for it in self._read(name, kind) if it.iteration <= iteration]
             self._replace(name, "".join(it.model_dump_json() + "\n" for it in lines))
+        for name, kind in ((LOOKS, Look), (SEEN, Seen)):
+            looks = [it for it in self._read(name, kind) if not _is_behind(it.name, iteration)]
+            self._replace(name, "".join(it.model_dump_json() + "\n" for it in looks))
 
     def _read(self, name: str, kind: type[_M]) -> tuple[_M, ...]:
         path = self.folder / name
@@ -195,6 +240,13 @@ class Records:
         partial = self.folder / f"{name}.partial"
         partial.write_text(text, encoding="utf-8")
         os.replace(partial, self.folder / name)
+
+
+def _is_behind(name: str, iteration: int) -> bool:
+    """Whether a look of that name is made again by a job that goes on from an iteration."""
+    if name == "before":
+        return iteration == 0
+    return name == "after" or (name.isdigit() and int(name) > iteration)
 
 
 def _kinds(items: Sequence[Item]) -> dict[str, int]:

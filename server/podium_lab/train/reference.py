@@ -1,79 +1,125 @@
-"""What is known of each item before training: which workers answer it alone.
+"""Finds out what each worker does alone, and keeps it; `alone` measures plans against that.
 
-Regret and gain are measured against it (`watch`). For simulated workers it follows from their
-skills; others are asked once about each item, which costs what it costs and is kept.
+For simulated workers it follows from their skills; others are asked about each item, once or
+several times, which costs what it costs and is kept.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
 
 from podium.plan import Plan, Step
-from podium_lab.train.environment import shuffled
+from podium_lab.train.alone import Reference, Spend
+from podium_lab.train.config import Job
+from podium_lab.train.environment import Score, shuffled
 from podium_lab.train.items import Item
+from podium_lab.train.judging import comparable
 from podium_lab.train.opening import Ground
 from podium_lab.train.random_plans import ALONE, rendered
 from podium_lab.train.simulated import Simulation
-from podium_lab.train.watch import Reference
 
 FILE = "reference.json"
 
 
 def known(ground: Ground) -> Reference | None:
     """What is known so far; None when nothing is."""
-    workers = ground.job.workers
+    return reference_of(ground.job, ground.items)
+
+
+def reference_of(job: Job, items: Sequence[Item]) -> Reference | None:
+    """What is known so far of a job's workers and *items*; None when nothing is."""
+    workers = job.workers
     if workers.simulated:
-        simulation = Simulation.of(ground.items, seed=workers.seed)
+        simulation = Simulation.of(items, seed=workers.seed)
         right = {
             item.id: tuple(
                 skills.name for skills in workers.simulated if simulation.best_alone([skills], item)
             )
-            for item in ground.items
+            for item in items
             if item.goals
         }
-        return Reference(right=right)
-    path: Path = ground.job.folder / FILE
+        goals = {item.id: tuple(goal.kind for goal in item.goals) for item in items if item.goals}
+        skills = {skills.name: dict(skills.by_kind) for skills in workers.simulated}
+        return Reference(right=right, goals=goals, skills=skills)
+    path: Path = (workers.profiled or job.folder) / FILE
     return Reference.model_validate_json(path.read_bytes()) if path.exists() else None
 
 
 async def profile(ground: Ground, items: Sequence[Item], *, anew: bool = False) -> Reference:
     """Ask each worker of the pool alone about each of *items*, and keep who was right.
 
-    An item on which a worker failed for no fault of its own is left out. Items that are known
-    already are asked about only *anew*.
+    It is asked once, and once more for each of the pools in `ground.again`. An item on which a
+    worker failed for no fault of its own is left out. Items that are known already, by as many
+    replies, are asked about only *anew*.
     """
     before = None if anew else known(ground)
-    right = dict(before.right) if before else {}
+    found = before or Reference()
+    right, voted, spent = dict(found.right), dict(found.voted), dict(found.spent)
     limiter = anyio.CapacityLimiter(ground.job.workers.parallel)
 
     async def ask(item: Item) -> None:
         async with limiter:
-            able = await _able(ground, item)
-        if able is not None:
-            right[item.id] = able
+            asked = await _asked(ground, item)
+        if asked is None:
+            return
+        for name, scores in asked.items():
+            new = scores[_replies(found, item, name) :]
+            spent[name] = spent.get(name, Spend()) + Spend.of(new)
+        right[item.id] = tuple(name for name, scores in asked.items() if scores[0].right)
+        if ground.again:
+            voted[item.id] = {name: votes(item, scores) for name, scores in asked.items()}
 
     async with anyio.create_task_group() as group:
         for item in items:
-            if item.id not in right:
+            if _fewest(found, item, ground.pool.names) <= len(ground.again):
                 group.start_soon(ask, item)
-    found = Reference(right=right)
+    kept = found.model_copy(update={"right": right, "voted": voted, "spent": spent})
     path = anyio.Path(ground.job.folder / FILE)
     partial = path.with_name(f"{FILE}.partial")
-    await partial.write_text(found.model_dump_json() + "\n", encoding="utf-8")
+    await partial.write_text(kept.model_dump_json() + "\n", encoding="utf-8")
     await partial.rename(path)
-    return found
+    return kept
 
 
-async def _able(ground: Ground, item: Item) -> tuple[str, ...] | None:
-    able: list[str] = []
+def votes(item: Item, scores: Sequence[Score]) -> tuple[bool, ...]:
+    """Whether the answer that the first one, two, three … replies give most often is right.
+
+    Of equally frequent ones the earliest counts; replies without an answer have no vote. Answers
+    that cannot be compared leave the first one.
+    """
+    said = [comparable(item, score.answer) for score in scores]
+    chosen: list[bool] = []
+    for count in range(1, len(scores) + 1):
+        counts = Counter(text for text in said[:count] if text)
+        most = counts.most_common(1)[0][0] if counts else said[0]
+        chosen.append(bool(scores[said.index(most)].right))
+    return tuple(chosen)
+
+
+def _replies(found: Reference, item: Item, name: str) -> int:
+    """How many replies of a worker are known already."""
+    if item.id not in found.right:
+        return 0
+    return len(found.voted.get(item.id, {}).get(name, ())) or 1
+
+
+def _fewest(found: Reference, item: Item, names: Sequence[str]) -> int:
+    return min(_replies(found, item, name) for name in names)
+
+
+async def _asked(ground: Ground, item: Item) -> dict[str, tuple[Score, ...]] | None:
+    """What each worker alone scores, once in each pool; None where one said nothing usable."""
+    found: dict[str, tuple[Score, ...]] = {}
     for name in ground.pool.names:
-        pool = shuffled(ground.pool, [name])
         plan = Plan(steps=(Step(worker=name, subtask=ALONE[0]),))
-        text = rendered(plan, pool.names, ground.job.asked.form)
-        score = await ground.environment.score(text, item, pool)
-        if score.right is None:
+        scores: list[Score] = []
+        for every in (ground.pool, *ground.again):
+            pool = shuffled(every, [name])
+            text = rendered(plan, pool.names, ground.job.asked.form)
+            scores.append(await ground.environment.score(text, item, pool))
+        if any(score.right is None for score in scores):
             return None
-        if score.right:
-            able.append(name)
-    return tuple(able)
+        found[name] = tuple(scores)
+    return found

@@ -17,7 +17,8 @@ from podium_lab.train.items import Goal, Item
 from podium_workers.scripted import ScriptedWorker
 from podium_workers.worker import Frozen, Price, Prompt, WorkerCard
 
-_QUESTION = re.compile(r"<overall_task_(\w*)>\n(.*?)\n</overall_task_\1>", re.DOTALL)
+QUESTION = re.compile(r"<overall_task_(\w*)>\n(.*?)\n</overall_task_\1>", re.DOTALL)
+"""The mark of a prompt's question, and the question."""
 _FOUND = re.compile(r"Found (\d+): (.*)")
 """How a worker says what it has found of an item's goals: number and result."""
 
@@ -90,7 +91,7 @@ class Simulation:
         It goes on from what it can read, as far as its skills reach. Where it fails it is wrong in
         a way that looks right, as models are.
         """
-        asked = _QUESTION.search(prompt)
+        asked = QUESTION.search(prompt)
         item = self.items.get(asked[2]) if asked else None
         if asked is None or item is None:
             return "I do not know what I am asked."

@@ -38,8 +38,20 @@ def status(records: Records, *, width: int = WIDTH) -> Iterator[str]:
         yield from _curves(steps, records.lessons(), width)
         yield ""
         yield from _newest(steps[-1])
-    yield from (_looked(look) for look in records.looks())
+    for look in records.looks():
+        yield _looked(look)
+        if look.step.second:
+            yield f"  {look.step.second.told()}"
     yield from _problems(records)
+
+
+def outcome(records: Records) -> str:
+    """How far a job is, or how it ended, in a line.
+
+    Raises:
+        TrainingError: there is no job in the folder.
+    """
+    return _head(records.begun(), records.steps(), records.ended())
 
 
 def _head(begun: Begun, steps: Sequence[Step], ended: Ended | None) -> str:
@@ -59,6 +71,7 @@ def _curves(steps: Sequence[Step], lessons: Sequence[Learned], width: int) -> It
         ("readable", [step.valid for step in steps], 0, 1),
         ("right", [step.right for step in steps], 0, 1),
         ("right if readable", [step.right_if_valid for step in steps], 0, 1),
+        ("routed right", [step.routed for step in steps], 0, 1),
         ("routing, bits", [step.entropy for step in steps], 0, _most(steps)),
         ("steps of a plan", [mean_length(step) for step in steps], 1, max(2, longest)),
         ("flat groups", [step.flat_groups for step in steps], 0, 1),
@@ -91,14 +104,63 @@ def _newest(step: Step) -> Iterator[str]:
     yield f"iteration {step.iteration}: steps go to {routed or 'nobody'}"
     yield f"plans by their steps: {lengths or 'none'}; stock phrases {step.stock:.0%}"
     yield f"dropped {step.dropped} of {step.rollouts}; workers' tokens {step.tokens:,}, cost {cost}"
+    if told := measured(step):
+        yield f"of the readable plans and against workers alone: {told}"
+    if step.second:
+        yield step.second.told()
+
+
+def line(step: Step) -> str:
+    """One iteration in one line."""
+    lengths = " ".join(f"{length}:{count}" for length, count in step.lengths.items())
+    return (
+        f"iteration {step.iteration}: reward {step.reward:.3f}, {share(step)}, steps "
+        f"{lengths or 'none'}, routing {step.entropy:.2f} bits, {step.dropped} dropped"
+    )
+
+
+def share(step: Step) -> str:
+    """What is readable and right, apart; and what is right after a second round."""
+    routed = "" if step.routed is None else f", routed {step.routed:.0%}"
+    second = f", after round two {step.second.second:.0%}" if step.second else ""
+    return (
+        f"readable {step.valid:.0%}, right {step.right:.0%} ({step.right_if_valid:.0%} of the "
+        f"readable{routed}){second}"
+    )
+
+
+def measured(step: Step) -> str:
+    """Routing, regret and gain, as far as they are known; with what a gain was measured at."""
+    parts: list[str] = []
+    if step.routed is not None:
+        parts.append(f"routed right {step.routed:.0%}")
+    if step.regret is not None:
+        parts.append(f"regret {step.regret:+.3f}")
+    if step.gain is not None:
+        parts.append(f"gain {step.gain:+.3f} over {step.single or 'the best worker'}{_spend(step)}")
+    return ", ".join(parts)
+
+
+def _spend(step: Step) -> str:
+    """How often the single worker was asked, and what plans spend beside it."""
+    if step.spend_ratio is None:
+        return ""
+    times = "once" if step.single_calls == 1 else f"{step.single_calls} times"
+    if step.spend_unit == "calls":
+        return f" (asked {times}; a plan takes {step.spend_ratio:.1f} calls)"
+    unit = "money" if step.spend_unit == "USD" else step.spend_unit
+    return f" (asked {times}; a plan takes {step.spend_ratio:.1f} times the {unit} of one call)"
 
 
 def _looked(look: Look) -> str:
     step = look.step
     low, high = wilson(round(step.right * look.items), look.items)
+    pools = "" if look.pools == "whole" else f", {look.pools} pools"
+    told = measured(step)
     return (
-        f"{look.part}, {look.name}: {step.right:.0%} right ({low:.0%} to {high:.0%}) of "
+        f"{look.part}, {look.name}{pools}: {step.right:.0%} right ({low:.0%} to {high:.0%}) of "
         f"{look.items} items, {step.valid:.0%} readable, {step.right_if_valid:.0%} of those right"
+        f"{f'; {told}' if told else ''}"
     )
 
 

@@ -12,31 +12,18 @@ from dataclasses import dataclass, field
 
 from pydantic import Field
 
+from podium_lab.train.alone import Reference, against, routed
 from podium_lab.train.environment import Score
+from podium_lab.train.recursion import Transitions, transitions
 from podium_workers.worker import Frozen
 
 STOCK_SHARE = 0.02
 """A subtask that makes up more than this of a window's subtasks counts as a stock phrase."""
 
 
-class Reference(Frozen):
-    """What is known of each item before training: which workers answer it alone."""
-
-    right: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """Workers that are right alone, by item; items that are not named are not profiled."""
-
-    def best_single(self, items: Iterable[str]) -> tuple[str, float]:
-        """The worker that is right alone most often on *items*, and how often; ("", 0) of none."""
-        known = [self.right[item] for item in items if item in self.right]
-        counts = Counter(name for names in known for name in names)
-        if not counts:
-            return "", 0.0
-        name, count = max(counts.items(), key=lambda found: (found[1], found[0]))
-        return name, count / len(known)
-
-
 class Step(Frozen):
-    """What one iteration's rollouts came to. Shares are of those that were not dropped."""
+    """What one iteration's rollouts came to. Shares are of those that were not dropped; where there
+    are second rounds, of first ones alone."""
 
     iteration: int
     rollouts: int
@@ -61,57 +48,64 @@ class Step(Frozen):
     flat_groups: float
     """Share of groups in which all rewards are equal: they teach nothing."""
     regret: float | None
-    """How much less often it is right than the best worker alone is on each item; None if nothing
-    is profiled."""
+    """How much less often it is right than the best worker alone is on each item, of those shown;
+    None if nothing is profiled."""
     gain: float | None
-    """How much more often it is right than the best single worker is on the same items."""
+    """How much more often it is right than the best single worker is on the same items, at equal
+    spend (`alone.against`)."""
     tokens: int
     cost_usd: float | None
+    second: Transitions | None = None
+    """What second rounds made of the answers; None where there are none."""
+    routed: float | None = None
+    """Share of the readable plans that give every skill which their item takes to a worker for it;
+    None where skills are not known."""
+    single: str = ""
+    """The best single worker."""
+    single_calls: int = 1
+    """How often it is asked about an item at equal spend."""
+    spend_ratio: float | None = None
+    """What plans spend, as a multiple of one call of it."""
+    spend_unit: str = ""
 
 
 def summed(
     iteration: int, groups: Sequence[Sequence[Score]], reference: Reference | None = None
 ) -> Step:
     """One iteration's groups of rollouts, summed up."""
-    scores = [score for group in groups for score in group]
-    kept = [score for score in scores if score.reward is not None]
+    scores = [score for group in groups for score in group if score.asked]
+    kept = [score for score in scores if score.reward is not None and score.round == 0]
     valid = [score for score in kept if score.valid]
-    routed = Counter(name for score in valid for name in score.workers)
+    chosen = Counter(name for score in valid for name in score.workers)
     finals = Counter(score.workers[-1] for score in valid)
     usage_costs = [score.usage.cost_usd for score in scores]
     right = _share(bool(score.right) for score in kept)
-    regret, gain = _against(kept, right, reference)
+    alone = against(kept, reference) if reference else None
     return Step(
         iteration=iteration,
         rollouts=len(scores),
-        dropped=len(scores) - len(kept),
+        dropped=sum(score.reward is None for score in scores),
         reward=_mean([score.reward for score in kept if score.reward is not None]),
         valid=_share(score.valid for score in kept),
         right=right,
         right_if_valid=_share(bool(score.right) for score in valid),
         lengths=dict(sorted(Counter(len(score.workers) for score in valid).items())),
-        routing=_shares(routed),
-        entropy=entropy(routed),
+        routing=_shares(chosen),
+        entropy=entropy(chosen),
         finals=_shares(finals),
         stock=_stock(valid),
-        flat_groups=_share(_is_flat(group) for group in groups),
-        regret=regret,
-        gain=gain,
+        flat_groups=_share(_is_flat(group) for group in groups if any(it.asked for it in group)),
+        regret=alone.regret if alone else None,
+        gain=alone.gain if alone else None,
         tokens=sum(score.usage.input_tokens + score.usage.output_tokens for score in scores),
         cost_usd=None if None in usage_costs else sum(cost or 0.0 for cost in usage_costs),
+        second=transitions(score for group in groups for score in group),
+        routed=routed(kept, reference) if reference else None,
+        single=alone.single if alone else "",
+        single_calls=alone.single_calls if alone else 1,
+        spend_ratio=alone.spend_ratio if alone else None,
+        spend_unit=alone.unit if alone else "",
     )
-
-
-def _against(
-    kept: Sequence[Score], right: float, reference: Reference | None
-) -> tuple[float | None, float | None]:
-    known = [score for score in kept if reference and score.item in reference.right]
-    if reference is None or not known:
-        return None, None
-    best = _share(bool(reference.right[score.item]) for score in known)
-    found = _share(bool(score.right) for score in known)
-    _, single = reference.best_single(score.item for score in known)
-    return best - found, found - single
 
 
 def entropy(counts: Counter[str]) -> float:

@@ -2,7 +2,11 @@
 
 from collections import Counter
 
-from podium_lab.train.draws import Pools, draws
+import pytest
+from pydantic import ValidationError
+
+from podium.errors import SettingsError
+from podium_lab.train.draws import Pools, draws, looks
 from podium_lab.train.generated import KINDS, generate
 
 ITEMS = generate(80, seed=1)
@@ -46,3 +50,45 @@ def test_pools_have_from_the_fewest_to_all_workers_and_keep_their_order() -> Non
 def test_shuffled_pools_come_in_every_order() -> None:
     drawn = draws(ITEMS, NAMES[:3], iterations=200, questions=1, seed=1, pools=Pools(shuffled=True))
     assert len({draw.workers for draw in drawn}) == 6
+
+
+def test_sets_that_are_kept_back_are_never_drawn_and_are_the_unseen_ones() -> None:
+    pools = Pools(fewest=2, kept_back=(("c", "a"), ("b", "c", "d")))
+    drawn = draws(ITEMS, NAMES, iterations=300, questions=1, seed=1, pools=pools)
+    shown = {draw.workers for draw in drawn}
+    unseen = {draw.workers for draw in looks(ITEMS, NAMES, pools=pools, which="unseen")}
+    assert unseen == {("a", "c"), ("b", "c", "d")}
+    assert {draw.workers for draw in looks(ITEMS, NAMES, pools=pools, which="seen")} == shown - {
+        NAMES
+    }
+    assert not unseen & shown
+    assert {draw.workers for draw in looks(ITEMS, NAMES, pools=pools, which="whole")} == {NAMES}
+
+
+def test_a_share_of_all_sets_is_kept_back_whatever_the_seed() -> None:
+    pools = Pools(fewest=2, kept_back=0.3)
+    back = pools.sets(NAMES, "unseen")
+    assert len(back) == 3
+    assert len(pools.sets(NAMES, "seen")) == 7
+    assert pools.sets(NAMES, "unseen") == back
+    for seed in (1, 2):
+        drawn = draws(ITEMS, NAMES, iterations=200, questions=1, seed=seed, pools=pools)
+        assert not {draw.workers for draw in drawn} & set(back)
+
+
+def test_an_item_always_gets_the_same_pool() -> None:
+    pools = Pools(fewest=1, kept_back=0.5)
+    first = looks(ITEMS, NAMES, pools=pools, which="unseen")
+    again = looks(ITEMS[::-1], NAMES, pools=pools, which="unseen")
+    assert {it.item.id: it.workers for it in first} == {it.item.id: it.workers for it in again}
+
+
+def test_what_cannot_be_kept_back_is_named() -> None:
+    with pytest.raises(SettingsError, match="there is no unseen pool"):
+        looks(ITEMS, NAMES, pools=Pools(fewest=2), which="unseen")
+    with pytest.raises(SettingsError, match="a, x is no set of 2 to 3 workers"):
+        Pools(fewest=2, kept_back=(("a", "x"),)).sets(NAMES, "seen")
+    with pytest.raises(ValidationError, match="kept_back needs fewest"):
+        Pools(kept_back=0.5)
+    with pytest.raises(ValidationError, match="a share from 0 to below 1"):
+        Pools(fewest=2, kept_back=1.0)

@@ -83,7 +83,7 @@ def test_the_command_hands_itself_over_and_trains(tmp_path: Path) -> None:
     podium.write("own.toml", text)
     done = podium("train", "grpo", "own.toml", within_s=900)
     assert done.code == 0, done.err
-    begins = ("workers are simulated", "validation, ", "iteration 1: ", "iteration 2: ")
+    begins = ("curves: ", "workers are simulated", "validation, ", "iteration 1: ", "iteration 2: ")
     assert all(line.startswith(begins) for line in done.err.splitlines()), done.err
     assert "2 of 2 iterations, done" in done.out
     exported = podium("train", "export", "runs/tiny", "out")

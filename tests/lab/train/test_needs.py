@@ -8,7 +8,13 @@ import pytest
 from podium_lab.train.config import Job, read_job
 from podium_lab.train.errors import TrainingError
 from podium_lab.train.launching import launch_lines, most_at_once, on_one_device
-from podium_lab.train.needs import check_room, needs, shape_of
+from podium_lab.train.needs import (
+    calculates_in_bfloat16,
+    check_room,
+    lacks_bfloat16,
+    needs,
+    shape_of,
+)
 
 CONFIGS = Path(__file__).parents[3] / "server" / "podium_lab" / "train" / "configs"
 NOWHERE = Path("/nowhere")
@@ -52,6 +58,17 @@ def test_a_shipped_job_fits_on_the_gpus_that_it_is_for(name: str) -> None:
     assert shape is not None
     assert job.launch.device_gb is not None
     assert most_at_once(on_one_device(job, needs(job, shape))) < job.launch.device_gb
+
+
+def test_bfloat16_is_for_processors_that_have_it() -> None:
+    assert lacks_bfloat16("flags : fpu sse2 avx2 avx512f")
+    assert not lacks_bfloat16("flags : fpu avx512_bf16 avx2")
+    assert not lacks_bfloat16("")
+    job = _job("tiny")
+    assert not calculates_in_bfloat16(job)
+    model = job.model.model_copy(update={"compute": "bfloat16"})
+    assert calculates_in_bfloat16(job.model_copy(update={"model": model}))
+    assert not calculates_in_bfloat16(_job("lora_24gb")), "a GPU does it there"
 
 
 def test_launch_lines_name_processes_machines_and_vllm() -> None:

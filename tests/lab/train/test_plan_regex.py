@@ -44,6 +44,14 @@ def test_what_is_no_plan_is_not(text: str) -> None:
     assert PLANS.fullmatch(text) is None
 
 
+def test_letters_that_are_not_counted_let_every_plan_through() -> None:
+    free = re.compile(regex_of(lists_grammar(3, max_steps=3, prose=40, counted=False)))
+    short = 'model_id = [0]\nsubtasks = ["short"]\naccess_list = [[]]'
+    assert free.fullmatch(short)
+    assert not free.fullmatch(short.replace("short", ""))
+    assert free.fullmatch(render_lists(THREE, NAMES))
+
+
 def test_a_recursive_grammar_is_refused() -> None:
     with pytest.raises(ValueError, match="recursive"):
         regex_of('root ::= "(" root ")"\n')

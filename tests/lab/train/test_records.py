@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from podium.config import Settings
+from podium_lab.train.alone import Reference
 from podium_lab.train.config import Job
 from podium_lab.train.environment import Score
 from podium_lab.train.errors import TrainingError
+from podium_lab.train.items import Item
 from podium_lab.train.opening import load_items, open_ground
 from podium_lab.train.records import Ended, Learned, Records
 from podium_lab.train.reference import FILE, known, profile
@@ -93,3 +95,47 @@ async def test_asking_each_worker_alone_finds_what_its_skills_say(tmp_path: Path
     assert (tmp_path / "job" / FILE).is_file()
     assert any(found.right.values())
     assert not all(found.right.values())
+
+
+LIVE = """
+[[worker]]
+name = "unsure"
+kind = "scripted"
+replies = ["It is 7.", "It is 42.", "It is 42."]
+
+[[worker]]
+name = "wrong"
+kind = "scripted"
+replies = ["It is 8."]
+"""
+
+
+async def test_a_live_worker_is_asked_several_times_and_each_reply_is_paid_for_once(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "pool.toml").write_text(LIVE)
+    job = _job(tmp_path / "job", workers={"manifest": tmp_path / "pool.toml"})
+    settings = Settings(models_dir=tmp_path, state_dir=tmp_path)
+    item = Item(id="1", taskset="own", question="How much?", judge="number", answer="42")
+
+    async def profiled(repeats: int) -> Reference:
+        async with open_ground(job, {}, settings, repeats=repeats) as ground:
+            return await profile(ground, [item])
+
+    found = await profiled(3)
+    assert found.right == {"1": ()}
+    assert found.voted == {"1": {"unsure": (False, False, True), "wrong": (False,) * 3}}
+    assert found.spent["unsure"].calls == 3
+    assert found.spent["unsure"].tokens > 0
+    files = sorted(path.name for path in job.folder.glob("replies*.jsonl"))
+    assert files == ["replies.jsonl", "replies_2.jsonl", "replies_3.jsonl"]
+    kept = {name: _calls(job.folder / name) for name in files}
+    assert await profiled(1) == await profiled(3) == found
+    more = await profiled(4)
+    assert more.voted["1"]["unsure"] == (False, False, True, False), "one more reply, of 7 again"
+    assert more.spent["unsure"].calls == 4
+    assert {name: _calls(job.folder / name) for name in files} == kept
+
+
+def _calls(cassette: Path) -> int:
+    return cassette.read_text().count('"reply"')

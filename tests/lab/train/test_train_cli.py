@@ -115,7 +115,8 @@ def test_the_records_of_a_job_are_shown(podium: CommandLine, job: Path) -> None:
         scores = [right, right, dropped]
         records.keep(summed(iteration, [scores]), scores)
     step = summed(0, [[right]])
-    records.look(Look(name="before", part="validation", temperature=0, items=1, step=step))
+    look = Look(name="before", part="validation", temperature=0, items=1, step=step)
+    records.look(look, [right])
     records.end(Ended(iterations=3, stopped="Routing has collapsed to 'reader'."))
     shown = podium.inside("train", "status", str(read.folder)).out
     assert "3 of 100 iterations, stopped: Routing has collapsed to 'reader'." in shown
@@ -123,6 +124,9 @@ def test_the_records_of_a_job_are_shown(podium: CommandLine, job: Path) -> None:
     assert "███" in shown
     assert "1 of 3 rollouts: step 0, reader: Too busy." in shown
     assert "validation, before: 100% right (21% to 100%) of 1 items" in shown
+    followed = podium.inside("train", "status", str(read.folder), "--follow").out.splitlines()
+    assert [line.split(":")[0] for line in followed[:3]] == [f"iteration {n}" for n in (1, 2, 3)]
+    assert "stopped: Routing has collapsed" in followed[3]
 
 
 def test_a_folder_without_a_job_is_named(podium: CommandLine) -> None:
@@ -136,11 +140,29 @@ def test_the_sealed_part_is_opened_once(podium: CommandLine, job: Path) -> None:
     read.folder.mkdir(parents=True)
     records = Records(read.folder)
     records.begin(read, load_items(read), "simulated")
-    step = summed(0, [[Score(item="1", reward=0.0)]])
-    records.look(Look(name="trained", part="test", temperature=0, items=1, step=step))
+    score = Score(item="1", reward=0.0)
+    step = summed(0, [[score]])
+    records.look(Look(name="trained", part="test", temperature=0, items=1, step=step), [score])
     done = podium.inside("train", "evaluate", job.name)
     assert done.code == 1
     assert "the sealed test part was opened already" in done.err
+    other = podium.inside("train", "evaluate", job.name, "--pools", "unseen")
+    assert "opened already" not in other.err, "with other pools it is another look"
+
+
+def test_workers_that_repeat_themselves_are_not_asked_again(podium: CommandLine, job: Path) -> None:
+    done = podium.inside("train", "profile", job.name, "--repeats", "3")
+    assert done.code == 1
+    assert "give the same reply every time" in done.err
+
+
+def test_a_proof_without_seeds_says_what_is_missing(podium: CommandLine, job: Path) -> None:
+    done = podium.inside("train", "prove", job.name, "out", "--table")
+    assert done.code == 1
+    assert "out: no seed is done yet" in done.err
+    done = podium.inside("train", "prove", job.name, "out", "--seeds", "one")
+    assert done.code == 2
+    assert "no list of whole numbers" in done.err
 
 
 async def test_a_judge_that_times_out_drops_the_rollout(job: Path, tmp_path: Path) -> None:
@@ -183,3 +205,13 @@ def test_the_server_does_without_the_training_kit(tmp_path: Path) -> None:
     unknown = run("train", "grpo", "x.toml")
     assert unknown.returncode == 2
     assert "No such command 'train'" in unknown.stderr
+
+
+@pytest.mark.parametrize("name", ["recursion_cpu.toml", "recursion_paper.toml"])
+def test_jobs_with_second_rounds_pass_a_dry_run(podium: CommandLine, name: str) -> None:
+    done = podium.inside("train", "check", name, "--offline")
+    assert done.code == 0, done.err
+    assert ", half of them second rounds; " in done.out
+    first, second = done.out.split("First rollout")[1].splitlines()[-2:]
+    assert first.strip().startswith("reward ")
+    assert second.strip().removeprefix("second round, which accepts: ") == first.strip()

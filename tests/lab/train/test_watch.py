@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from podium_lab.train.environment import Score
-from podium_lab.train.watch import Reference, Step, StopRules, Watch, summed
+from podium_lab.train.watch import Step, StopRules, Watch, summed
 from podium_workers.worker import Usage
 
 
@@ -63,16 +63,6 @@ def test_stock_phrases_are_those_that_many_plans_repeat() -> None:
     stock = [_score("a", subtask="Solve it.") for _ in range(6)]
     own = [_score("a", subtask=f"Find the number {n}.") for n in range(4)]
     assert summed(0, [[*stock, *own]]).stock == 0.6
-
-
-def test_regret_and_gain_are_against_workers_alone() -> None:
-    reference = Reference(right={"1": ("a",), "2": ("b",), "3": ("a", "b"), "4": ()})
-    assert reference.best_single(["1", "3"]) == ("a", 1.0)
-    scores = [_score("a", item="1"), _score("a", item="2", right=False), _score("b", item="3"),
-              _score("a", item="4", right=False), _score("a", item="unknown")]  # fmt: skip
-    step = summed(0, [scores], reference)
-    assert step.regret == pytest.approx(3 / 4 - 2 / 4)
-    assert step.gain == pytest.approx(2 / 4 - 2 / 4)
 
 
 def test_a_run_that_learns_goes_on() -> None:

@@ -1,4 +1,7 @@
-"""Looks at what a policy does on items it was not trained on: greedy or sampled plans, scored."""
+"""Looks at what a policy does on items it was not trained on: greedy or sampled plans, scored.
+
+Where a job trains second rounds, they are written and scored too.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +10,7 @@ from typing import Any
 import torch
 from transformers import GenerationConfig
 
-from podium_lab.train.draws import Draw
+from podium_lab.train.draws import Draw, Which, looks
 from podium_lab.train.environment import Score
 from podium_lab.train.items import Item
 from podium_lab.train.learner.held import Grammars, generate
@@ -27,16 +30,28 @@ class Looker:
     grammars: Grammars | None = None
     """What its decoding is held to, if it is."""
 
-    @torch.no_grad()
     def plans(self, model: Any, drawn: Sequence[Draw], *, temperature: float = 0.0) -> list[str]:
         """What the policy writes for each draw; greedy at temperature 0."""
         prompts = [row["prompt"] for row in asked_rows(self.reward.ground, drawn)]
+        return self._written(model, prompts, drawn, temperature=temperature)
+
+    @torch.no_grad()
+    def _written(
+        self,
+        model: Any,
+        prompts: Sequence[list[dict[str, str]]],
+        drawn: Sequence[Draw],
+        *,
+        temperature: float,
+        later: bool = False,
+    ) -> list[str]:
         was_training = model.training
         model.eval()
         texts: list[str] = []
         for start in range(0, len(drawn), BATCH):
             part = drawn[start : start + BATCH]
-            held = self.grammars and self.grammars.processors([len(it.workers) for it in part])
+            counts = [len(draw.workers) for draw in part]
+            held = self.grammars and self.grammars.processors(counts, later=later)
             _, ids = generate(
                 model, self.tokenizer, prompts[start : start + BATCH],
                 self._settings(temperature), held,
@@ -45,11 +60,33 @@ class Looker:
         model.train(was_training)
         return texts
 
-    def look(self, model: Any, items: Sequence[Item], *, temperature: float = 0.0) -> list[Score]:
-        """Scores of the policy's plans for *items*, on the whole pool."""
-        names = self.reward.ground.pool.names
-        drawn = [Draw(iteration=0, item=item, workers=names) for item in items]
-        return self.reward.score(self.plans(model, drawn, temperature=temperature), drawn)
+    def look(
+        self,
+        model: Any,
+        items: Sequence[Item],
+        *,
+        temperature: float = 0.0,
+        which: Which = "whole",
+    ) -> list[Score]:
+        """Scores of the policy's plans for *items*, on pools of a kind; of both rounds, the second
+        ones after the first, in a job that trains them."""
+        ground = self.reward.ground
+        drawn = looks(items, ground.pool.names, pools=ground.job.workers.shown, which=which)
+        texts = self.plans(model, drawn, temperature=temperature)
+        if self.reward.ground.job.recursion is None:
+            return self.reward.score(texts, drawn)
+        firsts = self.reward.firsts(texts, drawn)
+        asked = [place for place, first in enumerate(firsts) if first.outcome]
+        again = self._written(
+            model,
+            [[{"role": "user", "content": firsts[place].prompt}] for place in asked],
+            [drawn[place] for place in asked],
+            temperature=temperature,
+            later=True,
+        )
+        written = dict(zip(asked, again, strict=True))
+        seconds = [written.get(place, "") for place in range(len(firsts))]
+        return [it.score for it in firsts] + self.reward.seconds(seconds, drawn, firsts)
 
     def _settings(self, temperature: float) -> GenerationConfig:
         sampling = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}

@@ -1,5 +1,6 @@
 """GRPO on TRL's trainer: the paper's algorithm (papers.md 1.6) around the environment's rewards."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,12 @@ from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from podium.errors import SettingsError
+from podium_lab.train.draws import Draw
 from podium_lab.train.learner.held import Grammars, HeldRollouts, grammar_text
 from podium_lab.train.learner.models import adapters, dtype_of
+from podium_lab.train.learner.recursion import TwoRounds
 from podium_lab.train.learner.reward import PlanReward
+from podium_lab.train.learner.sharing import SharingTrainer
 from podium_lab.train.learner.watching import Watching
 from podium_lab.train.opening import Ground, asked_rows, training_draws
 from podium_lab.train.plan_regex import regex_of
@@ -34,6 +38,11 @@ def arguments(ground: Ground, *, processes: int = 1) -> GRPOConfig:
         raise SettingsError(
             f"grpo.batch: {batch} on each of {processes} devices does not divide the {rollouts} "
             "rollouts of an iteration."
+        )
+    if job.recursion and rollouts // processes % grpo.rollouts:
+        raise SettingsError(
+            f"grpo.questions: with [recursion] each of {processes} devices takes whole groups, and "
+            f"{grpo.questions} questions cannot be shared out so; give a multiple of {processes}."
         )
     vllm: dict[str, Any] = {}
     if grpo.vllm != "off":
@@ -56,7 +65,7 @@ def arguments(ground: Ground, *, processes: int = 1) -> GRPOConfig:
         output_dir=str(job.folder / "checkpoints"),
         per_device_train_batch_size=batch,
         gradient_accumulation_steps=rollouts // (batch * processes),
-        num_generations=grpo.rollouts,
+        num_generations=job.group,
         max_steps=grpo.iterations,
         max_completion_length=grpo.max_tokens,
         temperature=grpo.temperature,
@@ -94,38 +103,45 @@ def build(
     processes: int = 1,
 ) -> GRPOTrainer:
     """The trainer of a job; its decoding is held where there are *grammars*."""
-    if not torch.cuda.is_available():
-        _score_completions_only()
     drawn = training_draws(ground)
     asked = asked_rows(ground, drawn)
-    held: Any = None
-    if grammars is not None:
-        counts = (len(draw.workers) for draw in drawn)
-        texts = (row["prompt"][-1]["content"] for row in asked)
-        held = HeldRollouts(grammars, dict(zip(texts, counts, strict=True)))
+    texts = (row["prompt"][-1]["content"] for row in asked)
+    by_text = dict(zip(texts, drawn, strict=True))
+    if ground.job.recursion:  # a group of first rounds, then one of the second ones
+        asked = [row for row in asked for _ in range(2)]
     rewards: Any = [reward]  # TRL's type for them leaves asynchronous ones out
-    trainer = GRPOTrainer(
+    trainer = SharingTrainer(
         model=model,
         reward_funcs=rewards,
         args=arguments(ground, processes=processes),
         train_dataset=Dataset.from_list([dict(row) for row in asked]),
         processing_class=tokenizer,
         peft_config=None if isinstance(model, PeftModel) else adapters(ground.job.model),
-        rollout_func=held,
+        rollout_func=_rollouts(reward, by_text, grammars),
         callbacks=[watching],
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
 
 
-def _score_completions_only() -> None:
+def _rollouts(reward: PlanReward, drawn: Mapping[str, Draw], grammars: Grammars | None) -> Any:
+    """What writes plans in the place of TRL's own generation; None where that will do."""
+    if reward.ground.job.recursion:
+        return TwoRounds(reward, drawn, grammars)
+    if grammars is None:
+        return None
+    return HeldRollouts(grammars, {text: len(draw.workers) for text, draw in drawn.items()})
+
+
+def score_completions_only() -> None:
     """Leave prompts out of what is projected on the vocabulary, on a processor as on a GPU.
 
     TRL does so only where its fused kernels can run, though what is left out is not their doing;
     a step takes 36 to 50 % less time so, and gives the same.
     """
-    kernels: Any = trl.trainer.utils
-    kernels._use_triton = lambda device: True
+    if not torch.cuda.is_available():
+        kernels: Any = trl.trainer.utils
+        kernels._use_triton = lambda device: True
 
 
 def newest_checkpoint(folder: Path) -> Path | None:

@@ -16,17 +16,19 @@ from xgrammar.contrib.hf import LogitsProcessor
 
 from podium.plan_grammar import lists_grammar
 from podium_lab.train.config import Job
+from podium_lab.train.learner.sharing import write
 
 Generated = dict[str, Any]
 
 
 @dataclass
 class Grammars:
-    """Compiled grammars for a model's tokens, by how many workers a plan may name."""
+    """Compiled grammars for a model's tokens, by how many workers a plan may name, and whether it
+    is a later round's, which may accept as well."""
 
     job: Job
     info: xgrammar.TokenizerInfo
-    _compiled: dict[int, xgrammar.CompiledGrammar] = field(default_factory=dict)
+    _compiled: dict[tuple[int, bool], xgrammar.CompiledGrammar] = field(default_factory=dict)
 
     @classmethod
     def of(cls, job: Job, tokenizer: Any, vocabulary: int) -> "Grammars":
@@ -39,20 +41,22 @@ class Grammars:
             ),
         )
 
-    def of_workers(self, count: int) -> xgrammar.CompiledGrammar:
+    def of_workers(self, count: int, *, later: bool = False) -> xgrammar.CompiledGrammar:
         """The grammar of plans for so many workers."""
-        if count not in self._compiled:
-            text = grammar_text(self.job, count)
-            self._compiled[count] = xgrammar.GrammarCompiler(self.info).compile_grammar(text)
-        return self._compiled[count]
+        key = (count, later)
+        if key not in self._compiled:
+            text = grammar_text(self.job, count, later=later)
+            self._compiled[key] = xgrammar.GrammarCompiler(self.info).compile_grammar(text)
+        return self._compiled[key]
 
-    def processors(self, counts: Sequence[int]) -> LogitsProcessorList:
+    def processors(self, counts: Sequence[int], *, later: bool = False) -> LogitsProcessorList:
         """What holds one batch, whose questions show so many workers each; used once."""
-        return LogitsProcessorList([LogitsProcessor([self.of_workers(n) for n in counts])])
+        grammars = [self.of_workers(count, later=later) for count in counts]
+        return LogitsProcessorList([LogitsProcessor(grammars)])
 
-    def free(self, ids: Sequence[int], count: int) -> list[int]:
+    def free(self, ids: Sequence[int], count: int, *, later: bool = False) -> list[int]:
         """1 for each token of a plan that the policy chose, 0 where its text was forced."""
-        matcher = xgrammar.GrammarMatcher(self.of_workers(count))
+        matcher = xgrammar.GrammarMatcher(self.of_workers(count, later=later))
         marks: list[int] = []
         for token in ids:
             forced = matcher.is_terminated() or bool(matcher.find_jump_forward_string())
@@ -63,9 +67,18 @@ class Grammars:
         return marks
 
 
-def grammar_text(job: Job, workers: int) -> str:
-    """The server's grammar of a first plan for so many workers."""
-    return lists_grammar(workers, max_steps=job.asked.max_steps, prose=job.grpo.prose)
+def grammar_text(job: Job, workers: int, *, later: bool = False) -> str:
+    """The server's grammar of a plan for so many workers: the first one, or one that may accept.
+
+    Subtasks may be as long as `grpo.max_tokens` lets them be.
+    """
+    return lists_grammar(
+        workers,
+        max_steps=job.asked.max_steps,
+        may_accept=later,
+        prose=job.grpo.prose,
+        counted=False,
+    )
 
 
 @dataclass(frozen=True)
@@ -78,23 +91,35 @@ class HeldRollouts:
 
     def __call__(self, prompts: Sequence[Sequence[dict[str, str]]], trainer: Any) -> Generated:
         """One plan for each of *prompts*, as TRL's `rollout_func` wants them."""
-        tokenizer = trainer.processing_class
         counts = [self.shown[prompt[-1]["content"]] for prompt in prompts]
-        with (
-            unwrap_model_for_generation(
-                trainer.model_wrapped, trainer.accelerator,
-                generation_kwargs=trainer.generation_kwargs,
-            ) as model,
-            torch.no_grad(),
-        ):  # fmt: skip
-            asked, written = generate(
-                model, tokenizer, prompts, trainer.generation_config,
-                self.grammars.processors(counts),
-            )  # fmt: skip
-        marks = [self.grammars.free(ids, n) for ids, n in zip(written, counts, strict=True)]
+        asked, written, marks = held(trainer, self.grammars, prompts, counts)
         return {
             "prompt_ids": asked, "completion_ids": written, "logprobs": None, "env_mask": marks,
         }  # fmt: skip
+
+
+def held(
+    trainer: Any,
+    grammars: Grammars,
+    prompts: Sequence[Sequence[dict[str, str]]],
+    counts: Sequence[int],
+    *,
+    later: bool = False,
+) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
+    """Token ids of prompts and of what a trainer's model writes to them, and what of it is free."""
+    with (
+        unwrap_model_for_generation(
+            trainer.model_wrapped, trainer.accelerator,
+            generation_kwargs=trainer.generation_kwargs,
+        ) as model,
+        torch.no_grad(),
+    ):  # fmt: skip
+        asked, written = generate(
+            model, trainer.processing_class, prompts, trainer.generation_config,
+            grammars.processors(counts, later=later),
+        )  # fmt: skip
+    rows = zip(written, counts, strict=True)
+    return asked, written, [grammars.free(ids, count, later=later) for ids, count in rows]
 
 
 def generate(
@@ -110,7 +135,7 @@ def generate(
         padding=True, padding_side="left", return_tensors="pt", return_dict=True,
     ).to(model.device)  # fmt: skip
     kept = {name: inputs[name] for name in ("input_ids", "attention_mask")}
-    written = model.generate(**kept, generation_config=settings, logits_processor=processors)
+    written = write(model, kept["input_ids"], kept["attention_mask"], settings, processors)
     length = kept["input_ids"].shape[1]
     stop = tokenizer.eos_token_id
     asked = [

@@ -1,5 +1,10 @@
-"""Loads the model that is trained, and gives it adapters where only those are trained."""
+"""Loads the model that is trained, and gives it adapters where only those are trained.
 
+A base may be what another job has trained: its weights whole, or adapters, which are merged first.
+"""
+
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +16,13 @@ from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from podium.errors import SettingsError
-from podium_lab.train.config import Model
+from podium_lab.train.config import Job, Model
+from podium_lab.train.learner.export import merge
 
+ADAPTERS = "adapter_config.json"
+"""In a folder that holds adapters alone; it names their base."""
+OWN_BASE = "base"
+"""Folder of a base that a job has made itself, in the job's own."""
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """Linear layers that adapters go to, as the families of Llama and Qwen name them."""
 
@@ -80,9 +90,63 @@ def adapters(model: Model) -> LoraConfig | None:
 
 
 def find_base(base: str, models_dir: Path) -> str:
-    """Where the base lies: a name of `podium models list` is a folder under *models_dir*."""
+    """Where the base lies: a name of `podium models list` is a folder under *models_dir*.
+
+    Raises:
+        SettingsError: it is a path, and no model is there.
+    """
     unpacked = models_dir / "unpacked" / base
-    return str(unpacked) if "/" not in base and unpacked.is_dir() else base
+    if "/" not in base and unpacked.is_dir():
+        return str(unpacked)
+    folder = Path(base).expanduser()
+    model = folder / "model"
+    if model.is_dir() and not (folder / "config.json").exists():
+        raise SettingsError(
+            f"model.base: {base!r} is the folder of a job; name its model, {str(model)!r}."
+        )
+    is_path = base.startswith(("/", ".", "~")) or base.count("/") > 1
+    if is_path and not folder.is_dir():
+        raise SettingsError(
+            f"model.base: there is no folder {base!r} here; train the job that it comes from to "
+            "its end first, or name another."
+        )
+    return str(folder) if folder.is_dir() else base
+
+
+def whole_base(job: Job, models_dir: Path) -> str:
+    """Where a job's base lies, with all of its weights.
+
+    Adapters that another job has trained are merged into theirs, once, in this job's folder.
+
+    Raises:
+        SettingsError: it is a path, and no model is there; or adapters whose base cannot be had.
+    """
+    base = find_base(job.model.base, models_dir)
+    if not (Path(base) / ADAPTERS).is_file():
+        return base
+    own = job.folder / OWN_BASE
+    if not own.is_dir():
+        _merge(job, Path(base), own)
+    return str(own)
+
+
+def _merge(job: Job, trained: Path, own: Path) -> None:
+    export = f"{str(trained)!r} holds adapters alone"
+    how = "name the folder that `podium train export` makes of its job"
+    if job.grpo.vllm == "server":
+        raise SettingsError(f"model.base: {export}, and a vLLM server needs all weights; {how}.")
+    values: dict[str, Any] = json.loads((trained / ADAPTERS).read_text(encoding="utf-8"))
+    named = str(values.get("base_model_name_or_path"))
+    partial = own.with_name(f"{own.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        merge(trained, named, partial)
+    except (OSError, ValueError) as error:
+        raise SettingsError(
+            f"model.base: {export}, and their base {named!r} cannot be loaded: {_first(error)} Put "
+            f"it back, or {how}."
+        ) from None
+    partial.rename(own)
 
 
 def _first(error: Exception) -> str:

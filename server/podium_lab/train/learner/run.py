@@ -13,10 +13,11 @@ from podium.config import Settings
 from podium_lab.train.config import TINY, Job
 from podium_lab.train.errors import TrainingError
 from podium_lab.train.learner import tiny
+from podium_lab.train.learner.board import how_to_look, opened_board
 from podium_lab.train.learner.evaluate import Looker
-from podium_lab.train.learner.grpo import build, newest_checkpoint
+from podium_lab.train.learner.grpo import build, newest_checkpoint, score_completions_only
 from podium_lab.train.learner.held import Grammars
-from podium_lab.train.learner.models import find_base, load_model, load_tokenizer
+from podium_lab.train.learner.models import load_model, load_tokenizer, whole_base
 from podium_lab.train.learner.quiet import quiet
 from podium_lab.train.learner.reward import PlanReward
 from podium_lab.train.learner.warm_start import save_whole, warm_start
@@ -26,6 +27,7 @@ from podium_lab.train.opening import Ground, Place, open_ground
 from podium_lab.train.purse import PurseEmptyError
 from podium_lab.train.records import Ended, Records
 from podium_lab.train.reference import known
+from podium_lab.train.stopwatch import Stopwatch
 from podium_lab.train.watch import Watch
 
 MODEL = "model"
@@ -61,7 +63,7 @@ def opened(job: Job, environment: Mapping[str, str], settings: Settings) -> Iter
     ):
         own = job.model.base == TINY
         with state.main_process_first():
-            base = str(tiny.make(found)) if own else find_base(job.model.base, settings.models_dir)
+            base = str(tiny.make(found)) if own else whole_base(job, settings.models_dir)
         model = job.model.model_copy(update={"base": base})
         ground = replace(found, job=job.model_copy(update={"model": model}))
         yield Opened(PlanReward(ground, portal), load_tokenizer(base))
@@ -81,12 +83,13 @@ def run(job: Job, environment: Mapping[str, str], settings: Settings, tell: Tell
             f"{job.folder}: this job is done; see `podium train status {job.folder}`, or set "
             "another `folder` to begin anew."
         )
+    clock = Stopwatch()
     with opened(job, environment, settings) as found:
         check_room(job, shape_of(found.ground.job.model.base, settings.models_dir))
         with PartialState().main_process_first():
             records.begin(job, found.ground.items, found.ground.label)
         with _told(records):
-            return _trained(found, records, tell)
+            return _trained(found, records, tell, clock)
 
 
 @contextmanager
@@ -121,32 +124,46 @@ def _explained(records: Records, cause: BaseException) -> str:
     return ""
 
 
-def _trained(found: Opened, records: Records, tell: Tell) -> Ended:
+def _trained(found: Opened, records: Records, tell: Tell, clock: Stopwatch) -> Ended:
     ground, tokenizer, state = found.ground, found.tokenizer, PartialState()
     job, checkpoint = ground.job, newest_checkpoint(ground.job.folder)
+    score_completions_only()
     model = load_model(job.model)
     vocabulary = model.config.get_text_config().vocab_size
     grammars = Grammars.of(job, tokenizer, vocabulary) if job.grpo.held else None
     watching = _watching(found, records, grammars, tell if state.is_main_process else _silent)
+    watching.clock = clock
+    watching.tell(how_to_look(job.folder))
     if checkpoint is None:
         watching.tell(f"workers are {ground.label}{', warm start' if job.warm_start else ''}")
-        model = warm_start(ground, model, tokenizer)
+        watching.took("opening")
+        model = warm_start(found.reward, model, tokenizer)
+        watching.took("warm start")
     own = grammars if job.grpo.vllm == "off" else None
     trainer = build(
         ground, model, tokenizer, found.reward, watching,
         grammars=own, processes=state.num_processes,
     )  # fmt: skip
     watching.model = trainer.model
-    _go_on(watching, checkpoint)
-    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-    if watching.broken:
-        raise TrainingError(f"{watching.broken}; {_how_to_go_on(job)}")
-    watching.validate("after")
+    after = _iteration(checkpoint)
+    with opened_board(job.folder, after=after, here=state.is_main_process) as watching.board:
+        _go_on(watching, checkpoint)
+        watching.took("opening")
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        if watching.broken:
+            raise TrainingError(f"{watching.broken}; {_how_to_go_on(job)}")
+        watching.validate("after", trainer.state.global_step)
     save_whole(trainer, job.folder / MODEL)
+    watching.took("saving")
     ended = Ended(iterations=trainer.state.global_step, stopped=watching.stopped)
     if state.is_main_process:
         records.end(ended)
     return ended
+
+
+def _iteration(checkpoint: Path | None) -> int:
+    """The last iteration that a checkpoint holds."""
+    return 0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
 
 
 def _watching(found: Opened, records: Records, grammars: Grammars | None, tell: Tell) -> Watching:
@@ -165,13 +182,13 @@ def _watching(found: Opened, records: Records, grammars: Grammars | None, tell: 
 def _go_on(watching: Watching, checkpoint: Path | None) -> None:
     """Let records and watch be as they were at the checkpoint; without one, begin them."""
     records, state = watching.records, PartialState()
-    done = 0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
+    done = _iteration(checkpoint)
     if state.is_main_process:
         records.cut_behind(done)
     state.wait_for_everyone()
     watching.watch.steps += records.steps()
     if checkpoint is None:
-        watching.validate("before")
+        watching.validate("before", 0)
     else:
         watching.tell(f"going on from iteration {done}")
 

@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from podium.config import Settings
 from podium_lab.train.config import Job
+from podium_lab.train.draws import Which
 from podium_lab.train.items import Part, balanced
 from podium_lab.train.learner.evaluate import Looker
 from podium_lab.train.learner.held import Grammars
@@ -32,8 +33,13 @@ def evaluate(
     which: str,
     items: int | None,
     temperature: float,
+    pools: Which = "whole",
 ) -> Look:
-    """Look at a job's model on *part*, and note it; *items* None takes all of the part."""
+    """Look at a job's model on *part*, and note it; *items* None takes all of the part.
+
+    *pools* says which workers it is shown: all, or for each item fewer, such as it has met in its
+    training or such as it has not.
+    """
     records = Records(job.folder)
     with opened(job, environment, settings) as found:
         ground = found.ground
@@ -44,11 +50,13 @@ def evaluate(
         asked = balanced(ground.part(part), items or len(ground.items), salt=part)
         torch.manual_seed(job.seed)
         scores = Looker(found.reward, found.tokenizer, held).look(
-            model, asked, temperature=temperature
+            model, asked, temperature=temperature, which=pools
         )
         step = summed(0, [[score] for score in scores], known(ground))
-        look = Look(name=which, part=part, temperature=temperature, items=len(asked), step=step)
-        records.look(look)
+        look = Look(
+            name=which, part=part, pools=pools, temperature=temperature, items=len(asked), step=step
+        )
+        records.look(look, scores)
         return look
 
 

@@ -2,12 +2,13 @@
 
 A model of some billion parameters reads the form from its prompt; one of 135 million writes 17 %
 readable plans from examples, and needs this. What it learns of who is good at what is learned by
-reinforcement alone, and that is measured apart.
+reinforcement alone, and that is measured apart. Where a job trains second rounds, their form is
+taught too: whether they accept or plan anew is drawn by lot as well.
 """
 
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +23,19 @@ from podium_lab.train.config import Job, WarmStart
 from podium_lab.train.draws import Draw, draws
 from podium_lab.train.environment import shuffled
 from podium_lab.train.learner.models import adapters, dtype_of
+from podium_lab.train.learner.reward import PlanReward
 from podium_lab.train.opening import Ground, policy_card
-from podium_lab.train.random_plans import random_plan, rendered
+from podium_lab.train.random_plans import accepting, random_plan, rendered
 
 FOLDER = "warm"
 
 
-def warm_start(ground: Ground, model: Any, tokenizer: Any) -> Any:
+def warm_start(reward: PlanReward, model: Any, tokenizer: Any) -> Any:
     """The model after it has been taught the form; as it is where the job has no warm start.
 
     What it has been taught is kept in the job's folder, and used when the job is begun again.
     """
-    job = ground.job
+    job = reward.ground.job
     if job.warm_start is None:
         return model
     kept = job.folder / FOLDER
@@ -41,7 +43,7 @@ def warm_start(ground: Ground, model: Any, tokenizer: Any) -> Any:
         trainer = SFTTrainer(
             model=model,
             args=arguments(job, job.warm_start),
-            train_dataset=rows(ground, job.warm_start, tokenizer),
+            train_dataset=rows(reward, job.warm_start, tokenizer),
             processing_class=tokenizer,
             peft_config=adapters(job.model),
         )
@@ -66,12 +68,16 @@ def save_whole(trainer: Any, folder: Path) -> None:
     trainer.accelerator.wait_for_everyone()
 
 
-def rows(ground: Ground, warm: WarmStart, tokenizer: Any) -> Dataset:
+def rows(reward: PlanReward, warm: WarmStart, tokenizer: Any) -> Dataset:
     """Prompts as in the job, and plans that say nothing about them."""
-    card = policy_card(ground.job.asked)
+    ground = reward.ground
+    drawn = list(_examples(ground, warm.iterations * warm.batch, warm.two_steps))
+    again = round(warm.second_rounds * len(drawn)) if ground.job.recursion else 0
+    texts = [*_second_rounds(reward, drawn[:again]), *_first_rounds(ground, drawn[again:])]
+    if again:
+        random.Random(f"{ground.job.seed}:order").shuffle(texts)
     examples: list[dict[str, Any]] = []
-    for draw, plan in _examples(ground, warm.iterations * warm.batch, warm.two_steps):
-        prompt = ground.environment.prompt(draw.item, shuffled(ground.pool, draw.workers), card)
+    for prompt, plan in texts:
         asked = [{"role": "user", "content": prompt}]
         written = [{"role": "assistant", "content": plan}]
         if warm.prompts_too:
@@ -80,6 +86,26 @@ def rows(ground: Ground, warm: WarmStart, tokenizer: Any) -> Dataset:
         else:
             examples.append({"prompt": asked, "completion": written})
     return Dataset.from_list(examples)
+
+
+def _first_rounds(ground: Ground, drawn: Sequence[tuple[Draw, str]]) -> Iterator[tuple[str, str]]:
+    card = policy_card(ground.job.asked)
+    for draw, plan in drawn:
+        pool = shuffled(ground.pool, draw.workers)
+        yield ground.environment.prompt(draw.item, pool, card), plan
+
+
+def _second_rounds(
+    reward: PlanReward, drawn: Sequence[tuple[Draw, str]]
+) -> Iterator[tuple[str, str]]:
+    """What is asked after plans by lot were carried out; half of the replies accept."""
+    job = reward.ground.job
+    chance = random.Random(f"{job.seed}:second")
+    draws = [draw for draw, _ in drawn]
+    for first, draw in zip(reward.firsts([plan for _, plan in drawn], draws), draws, strict=True):
+        plan = rendered(random_plan(draw.workers, chance, 0.5), draw.workers, job.asked.form)
+        if first.outcome:
+            yield first.prompt, accepting(job.asked.form) if chance.random() < 0.5 else plan
 
 
 def _examples(ground: Ground, count: int, two_steps: float) -> Iterator[tuple[Draw, str]]:

@@ -2,19 +2,24 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from accelerate import PartialState
 from accelerate.utils import gather_object
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from podium_lab.train.alone import Reference
 from podium_lab.train.environment import Score
 from podium_lab.train.items import balanced
+from podium_lab.train.learner.board import Board
 from podium_lab.train.learner.evaluate import Looker
 from podium_lab.train.learner.reward import PlanReward
 from podium_lab.train.records import Learned, Look, Records
-from podium_lab.train.watch import Reference, Step, Watch, summed
+from podium_lab.train.status import line, share
+from podium_lab.train.stopwatch import Stopwatch
+from podium_lab.train.watch import Step, Watch, summed
 
 Tell = Callable[[str], None]
 
@@ -30,6 +35,8 @@ class Watching(TrainerCallback):
     looker: Looker | None
     """None where only the trainer itself can have the policy write: on several devices."""
     tell: Tell
+    clock: Stopwatch = field(default_factory=Stopwatch)
+    board: Board = field(default_factory=Board)
     model: Any = None
     """The policy, once there is a trainer."""
     stopped: str = ""
@@ -43,11 +50,13 @@ class Watching(TrainerCallback):
         """One iteration is over."""
         own = [score.model_dump_json() for score in self.reward.take()]
         scores = [Score.model_validate_json(text) for text in gather_object(own)]
-        size = self.reward.ground.job.grpo.rollouts
+        size = self.reward.ground.job.group
         groups = [scores[start : start + size] for start in range(0, len(scores), size)]
         step = summed(state.global_step, groups, self.reference)
         if state.is_world_process_zero:
             self.records.keep(step, scores)
+            self.took("iteration", step.iteration)
+            self.board.add("train", step.iteration, step)
             self.tell(line(step))
         # In parts on several devices, each would see its own; there the gradient tells.
         if self.looker and (lost := _lost_weights(self.model)):
@@ -55,7 +64,7 @@ class Watching(TrainerCallback):
             return
         every = self.reward.ground.job.validate_every
         if every and state.global_step % every == 0 and state.global_step < state.max_steps:
-            self.validate(str(state.global_step))
+            self.validate(str(state.global_step), state.global_step)
         if why := self.watch.look(step):
             self.stopped = why
             control.should_training_stop = True
@@ -82,10 +91,17 @@ class Watching(TrainerCallback):
         )
         if state.is_world_process_zero:
             self.records.learned(learned)
+            self.board.add("learner", learned.iteration, learned)
         lost = [name for name in ("loss", "grad_norm") if _is_lost(logs.get(name))]
         if lost:
             self._break(control, f"The {lost[0].replace('_norm', 'ient')}", state.global_step)
         return control
+
+    def took(self, of: str, iteration: int = 0) -> None:
+        """Note what was done since this was last called; by the process that keeps the records."""
+        taken = self.clock.lap(of, iteration)
+        if PartialState().is_main_process:
+            self.records.took(taken)
 
     def _break(self, control: TrainerControl, what: str, iteration: int) -> None:
         """End the job without saving what its last iteration has made of the model."""
@@ -96,7 +112,7 @@ class Watching(TrainerCallback):
         control.should_training_stop = True
         control.should_save = False
 
-    def validate(self, name: str) -> Step | None:
+    def validate(self, name: str, iteration: int) -> Step | None:
         """Look at the validation part, greedily; None where that cannot be done here."""
         if self.looker is None:
             return None
@@ -104,28 +120,12 @@ class Watching(TrainerCallback):
         items = balanced(ground.part("validation"), ground.job.validation_items, salt="validation")
         scores = self.looker.look(self.model, items)
         step = summed(0, [[score] for score in scores], self.reference)
-        self.records.look(
-            Look(name=name, part="validation", temperature=0.0, items=len(items), step=step)
-        )
+        look = Look(name=name, part="validation", temperature=0.0, items=len(items), step=step)
+        self.records.look(look, scores)
+        self.took("look", iteration)
+        self.board.add("validation", iteration, step)
         self.tell(f"validation, {name}: {share(step)}")
         return step
-
-
-def line(step: Step) -> str:
-    """One iteration in one line."""
-    lengths = " ".join(f"{length}:{count}" for length, count in step.lengths.items())
-    return (
-        f"iteration {step.iteration}: reward {step.reward:.3f}, {share(step)}, steps "
-        f"{lengths or 'none'}, routing {step.entropy:.2f} bits, {step.dropped} dropped"
-    )
-
-
-def share(step: Step) -> str:
-    """What is readable and right, apart."""
-    return (
-        f"readable {step.valid:.0%}, right {step.right:.0%} ({step.right_if_valid:.0%} of the "
-        "readable)"
-    )
 
 
 @torch.no_grad()

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from podium.policy.head import Role
 from podium.policy.turns import role_of
 from podium_lab.train.items import Item
-from podium_lab.train.simulated import Simulation, Skills
+from podium_lab.train.simulated import QUESTION, Simulation, Skills
 from podium_workers.scripted import ScriptedWorker
 from podium_workers.worker import Prompt
 
-_QUESTION = re.compile(r"<overall_task_(\w*)>\n(.*?)\n</overall_task_\1>", re.DOTALL)
 _STEP = re.compile(
     r"<subtask_(\w*)>\n(.*?)\n</subtask_\1>\n<reply_\1>\n(.*?)\n</reply_\1>", re.DOTALL
 )
@@ -45,7 +44,7 @@ class Players:
     def reply(self, skills: Skills, text: str) -> str:
         """What a worker says to the text of a prompt, in the role that it is given there."""
         role = role_of(text.rpartition(_SUBTASK)[2].strip())
-        asked = _QUESTION.search(text)
+        asked = QUESTION.search(text)
         item = self.simulation.items.get(asked[2]) if asked else None
         if item is None:
             return self.simulation.reply(skills, text)

@@ -6,12 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from gguf import GGUFReader
+from safetensors import safe_open
 from tests.lab.train.learner.conftest import SKILLS, Ran, make_job
 
 from podium.config import Settings
 from podium_lab.train.errors import TrainingError
 from podium_lab.train.exporting import export
+from podium_lab.train.learner.to_gguf import to_gguf
 from podium_lab.train.records import Records
+from podium_workers.trained import TRAINING
 
 Again = Callable[..., Ran]
 
@@ -63,9 +67,68 @@ def test_a_job_that_was_cut_off_ends_as_if_it_had_not_been(finished: Ran, again:
     assert ran.weights() == finished.weights()
     one, other = (Records(it.job.folder) for it in (ran, finished))
     assert one.steps() == other.steps()
+    curves, uncut = _curves(ran.job.folder), _curves(finished.job.folder)
+    assert curves["train/reward"] == uncut["train/reward"], "no iteration is shown twice"
     assert [it.model_dump(exclude={"run_id"}) for it in one.rollouts()] == [
         it.model_dump(exclude={"run_id"}) for it in other.rollouts()
     ]
+
+
+def test_all_that_is_recorded_is_on_the_board(finished: Ran) -> None:
+    records, curves = Records(finished.job.folder), _curves(finished.job.folder)
+    assert curves["train/reward"] == [
+        (step.iteration, pytest.approx(step.reward)) for step in records.steps()
+    ]
+    assert curves["train/routed"] == [
+        (step.iteration, pytest.approx(step.routed)) for step in records.steps()
+    ]
+    assert [number for number, _ in curves["learner/loss"]] == [1, 2, 3, 4]
+    assert [number for number, _ in curves["validation/right"]] == [0, 4]
+    assert {name.split("/")[1] for name in curves} >= {"lengths", "routing", "plan_tokens"}
+    assert finished.said[0].startswith("curves: ")
+    assert f"--logdir {finished.job.folder}" in finished.said[0]
+
+
+def _curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """What TensorBoard shows of a job."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    shown = EventAccumulator(str(folder / "board"), size_guidance={"scalars": 0}).Reload()
+    return {
+        name: [(event.step, event.value) for event in shown.Scalars(name)]
+        for name in shown.Tags()["scalars"]
+    }
+
+
+def test_what_each_piece_of_work_took_is_recorded(finished: Ran) -> None:
+    times = Records(finished.job.folder).times()
+    done = ["opening", "warm start", "look", "opening", *["iteration"] * 4, "look", "saving"]
+    assert [time.of for time in times] == done
+    assert all(time.wall_s > 0 for time in times)
+    assert next(time for time in times if time.of == "warm start").cpu_s > 0
+
+
+def test_fewer_workers_are_looked_at_as_training_has_shown_them_or_not(again: Again) -> None:
+    from podium_lab.train.learner.testing import evaluate
+
+    skills = [*SKILLS, {"name": "neither", "by_kind": {}}]
+    shown = {"fewest": 2, "kept_back": [["calculator", "encyclopedia"]]}
+    ran = again(
+        asked={"prompt": "brief", "shows": "cards", "max_steps": 2, "context_window": 1024},
+        workers={"simulated": skills, "parallel": 8, "shown": shown},
+        grpo={"iterations": 1},
+        validation_items=2,
+    )
+    ran.run()
+    pools = [set(rollout.shown) for rollout in Records(ran.job.folder).rollouts()]
+    assert {"calculator", "encyclopedia"} not in pools
+    look = evaluate(
+        ran.job, {}, ran.settings,
+        part="validation", which="trained", items=3, temperature=0.0, pools="unseen",
+    )  # fmt: skip
+    assert (look.pools, look.items) == ("unseen", 3)
+    seen = Records(ran.job.folder).seen(look)
+    assert {it.shown for it in seen} == {("calculator", "encyclopedia")}
 
 
 def test_a_job_that_is_done_is_not_done_again(finished: Ran) -> None:
@@ -154,7 +217,7 @@ def test_what_was_trained_is_exported_with_a_card(finished: Ran, tmp_path: Path)
         raise AssertionError("all weights were trained")
 
     out = tmp_path / "out"
-    assert export(finished.job.folder, out, "merged", merge=no_merge, converter=None) == out
+    assert export(finished.job.folder, out, "merged", merge=no_merge, to_gguf=to_gguf) == out
     card = (out / "README.md").read_text()
     begun = Records(finished.job.folder).begun()
     assert "**Workers: simulated.**" in card
@@ -162,10 +225,32 @@ def test_what_was_trained_is_exported_with_a_card(finished: Ran, tmp_path: Path)
     assert "nothing here says how it does with real models" in card
     assert json.loads((out / "config.json").read_text())["model_type"] == "llama"
     with pytest.raises(TrainingError, match="there is something already"):
-        export(finished.job.folder, out, "merged", merge=no_merge, converter=None)
-    with pytest.raises(TrainingError, match="no/such is not here"):
-        export(finished.job.folder, tmp_path / "g", "gguf", merge=no_merge, converter="no/such")
-    assert not (tmp_path / "g").exists()
+        export(finished.job.folder, out, "merged", merge=no_merge, to_gguf=to_gguf)
+    with pytest.raises(TrainingError, match="no/such: there is no such file"):
+        export(
+            finished.job.folder, tmp_path / "g", "gguf", merge=no_merge, to_gguf=to_gguf,
+            converter="no/such",
+        )  # fmt: skip
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_what_was_trained_becomes_a_file_for_the_local_engine(
+    finished: Ran, tmp_path: Path
+) -> None:
+    file = export(finished.job.folder, tmp_path / "out", "gguf", merge=print, to_gguf=to_gguf)
+    read = GGUFReader(file)
+    with safe_open(finished.job.folder / "model" / "model.safetensors", framework="np") as weights:
+        told = weights.get_tensor("model.layers.0.mlp.down_proj.weight")
+        count = len(list(weights.keys()))
+    tensors = {tensor.name: tensor.data for tensor in read.tensors}
+    assert len(tensors) == count
+    assert abs(tensors["blk.0.ffn_down.weight"] - told).max() < 1e-3
+    tokens = read.get_field("tokenizer.ggml.tokens")
+    shape = read.get_field("llama.vocab_size")
+    assert tokens is not None
+    assert shape is not None
+    assert len(tokens.data) == shape.contents()
+    assert {path.name for path in file.parent.iterdir()} == {"model.gguf", "README.md", TRAINING}
 
 
 def test_adapters_are_trained_and_merged(settings: Settings, again: Again, tmp_path: Path) -> None:
@@ -177,7 +262,7 @@ def test_adapters_are_trained_and_merged(settings: Settings, again: Again, tmp_p
     ran.job = ran.job.model_copy(update={"model": model})
     ran.run()
     assert (ran.job.folder / "model" / "adapter_config.json").exists()
-    out = export(ran.job.folder, tmp_path / "whole", "merged", merge=merge, converter=None)
+    out = export(ran.job.folder, tmp_path / "whole", "merged", merge=merge, to_gguf=to_gguf)
     assert (out / "model.safetensors").exists()
-    alone = export(ran.job.folder, tmp_path / "lora", "adapter", merge=merge, converter=None)
+    alone = export(ran.job.folder, tmp_path / "lora", "adapter", merge=merge, to_gguf=to_gguf)
     assert (alone / "adapter_model.safetensors").exists()
