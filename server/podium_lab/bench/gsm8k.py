@@ -14,8 +14,7 @@ import argparse
 import json
 import os
 import sys
-from collections import Counter
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -27,8 +26,9 @@ from pydantic import BaseModel
 from podium.cli.compose import Podium, open_podium
 from podium.config import load_settings
 from podium.trace import RunRequest
+from podium_lab.bench.answered import Answered, append, compared, either, read, resumed, table
 from podium_lab.bench.live import ask
-from podium_lab.bench.scoring import last_number, median, plain_number, sign_test, wilson
+from podium_lab.bench.scoring import last_number, plain_number
 from podium_workers.worker import Frozen
 
 STRONGEST = "qwen-1.5b"
@@ -61,26 +61,18 @@ class Problem(BaseModel):
     answer: str
 
 
-class Result(Frozen):
+class Result(Answered):
     """One problem answered in one way."""
 
-    item: str
-    way: str
-    right: bool
     expected: str
     found: str
     """The number that the answer comes to; empty when there is none."""
-    status: str
-    """How the run ended."""
-    plan_source: str
-    workers: tuple[str, ...]
-    """Who did the steps."""
     in_words: bool = False
     """Whether a step of the program worker shows no program, since none gave a result."""
-    seconds: float
-    input_tokens: int
-    output_tokens: int
-    run_id: str
+
+    @property
+    def remark(self) -> str:
+        return "in words" if self.in_words else ""
 
 
 async def run_item(podium: Podium, problem: Problem, name: str) -> Result:
@@ -90,21 +82,9 @@ async def run_item(podium: Podium, problem: Problem, name: str) -> Result:
     seen = await ask(podium, request)
     expected, found = plain_number(problem.answer), last_number(seen.answer)
     done = [step for step in seen.steps if step.status == "finished"]
-    return Result(
-        item=problem.id,
-        way=name,
-        right=found == expected,
-        expected=expected,
-        found=found,
-        status=seen.status,
-        plan_source=seen.plan_source or "none",
-        workers=tuple(step.worker for step in done),
-        in_words=any(step.worker == PROGRAM and "```python" not in step.reply for step in done),
-        seconds=seen.seconds,
-        input_tokens=seen.usage.input_tokens,
-        output_tokens=seen.usage.output_tokens,
-        run_id=seen.run_id,
-    )
+    in_words = any(step.worker == PROGRAM and "```python" not in step.reply for step in done)
+    known = {"expected": expected, "found": found, "in_words": in_words}
+    return Result.of(seen, problem.id, name, right=found == expected, **known)
 
 
 async def measure(
@@ -114,14 +94,13 @@ async def measure(
 
     Problem by problem, so that a file of a command that was stopped compares the same ones.
     """
-    done = {(result.item, result.way) for result in await to_thread.run_sync(resumed, out)}
+    done = {result.about for result in await to_thread.run_sync(resumed, out, Result)}
     for problem in problems:
         for name in ways:
             if (problem.id, name) in done:
                 continue
             result = await run_item(podiums[WAYS[name].pool], problem, name)
-            with out.open("a", encoding="utf-8") as file:
-                file.write(result.model_dump_json() + "\n")
+            await to_thread.run_sync(append, out, result)
             verdict = (
                 "right" if result.right else f"{result.found or 'nothing'}, not {result.expected}"
             )
@@ -144,87 +123,10 @@ async def open_podiums(
         yield podiums
 
 
-def resumed(path: Path) -> tuple[Result, ...]:
-    """The results of a file to which more are to be added; none where there is no file yet.
-
-    A last line that was cut off when its command died is taken away.
-    """
-    if not path.exists():
-        return ()
-    text = path.read_bytes()
-    path.write_bytes(text[: text.rfind(b"\n") + 1])
-    return read(path)
-
-
-def read(path: Path) -> tuple[Result, ...]:
-    """The results of a file."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return tuple(Result.model_validate_json(line) for line in lines)
-
-
 def problems_in(path: Path, *, first: int, count: int) -> tuple[Problem, ...]:
     """Some problems of the data, by their place in it."""
     lines = path.read_text(encoding="utf-8").splitlines()[first : first + count]
     return tuple(Problem.model_validate(json.loads(line)) for line in lines)
-
-
-def compared(results: Sequence[Result]) -> tuple[Result, ...]:
-    """Those of the problems that were answered in every way that occurs."""
-    ways = {result.way for result in results}
-    answered = Counter(result.item for result in results)
-    return tuple(result for result in results if answered[result.item] == len(ways))
-
-
-def table(results: Sequence[Result]) -> Iterator[str]:
-    """Markdown: one row a way, then pairs against the first way on the same problems."""
-    ways = [name for name in WAYS if any(result.way == name for result in results)]
-    yield "| way | right | 95 % | seconds, median | tokens in | tokens out | steps |"
-    yield "|---|---|---|---|---|---|---|"
-    for name in ways:
-        yield _row(name, [result for result in results if result.way == name])
-    yield ""
-    for name in ways[1:]:
-        yield _pairs(results, name, ways[0])
-    if len(ways) > 1:
-        yield _either(results, ways[:2])
-
-
-def _row(name: str, results: Sequence[Result]) -> str:
-    right = sum(result.right for result in results)
-    low, high = wilson(right, len(results))
-    steps = Counter(worker for result in results for worker in result.workers)
-    shown = ", ".join(f"{count} {worker}" for worker, count in steps.most_common())
-    words = sum(result.in_words for result in results)
-    return (
-        f"| {name} | {right} of {len(results)} | {low:.0%} to {high:.0%} "
-        f"| {median([result.seconds for result in results]):.0f} "
-        f"| {sum(result.input_tokens for result in results)} "
-        f"| {sum(result.output_tokens for result in results)} "
-        f"| {shown}{f' ({words} in words)' if words else ''} |"
-    )
-
-
-def _pairs(results: Sequence[Result], name: str, base: str) -> str:
-    own, other = _right(results, name), _right(results, base)
-    both = own.keys() & other.keys()
-    better = sum(own[item] and not other[item] for item in both)
-    worse = sum(other[item] and not own[item] for item in both)
-    chance = sign_test(better, worse)
-    return (
-        f"- {name} against {base}, on {len(both)} problems: right where {base} is wrong {better} "
-        f"times, wrong where it is right {worse} times (sign test: p = {chance:.2f})."
-    )
-
-
-def _either(results: Sequence[Result], names: Sequence[str]) -> str:
-    first, second = (_right(results, name) for name in names)
-    both = first.keys() & second.keys()
-    count = sum(first[item] or second[item] for item in both)
-    return f"- {names[0]} or {names[1]} is right on {count} of {len(both)}."
-
-
-def _right(results: Sequence[Result], name: str) -> dict[str, bool]:
-    return {result.item: result.right for result in results if result.way == name}
 
 
 async def _measure(ways: Sequence[str], problems: Sequence[Problem], out: Path) -> None:
@@ -248,7 +150,10 @@ def main() -> None:
     if unknown := [name for name in ways if name not in WAYS]:
         parser.error(f"there is no way {unknown[0]!r}; known are {', '.join(WAYS)}")
     if given.table:
-        print("\n".join(table(compared(read(given.table)))))
+        results = compared(read(given.table, Result))
+        ways = [name for name in WAYS if any(result.way == name for result in results)]
+        lines = [*table(results, ways), *([either(results, ways[:2])] if len(ways) > 1 else ())]
+        print("\n".join(lines))
     elif given.data and given.out:
         problems = problems_in(given.data, first=given.first, count=given.items)
         anyio.run(_measure, ways, problems, given.out)

@@ -94,14 +94,20 @@ def with_stand_ins(job: Job) -> tuple[Job, tuple[str, ...]]:
         stand_in = Taskset(source="generated", count=STAND_INS)
         changes["tasksets"] = (*own, stand_in)
         told.append(f"{', '.join(it.source for it in away)}: {STAND_INS} generated items instead.")
-    if job.workers.manifest:
-        doers = (entry.name for entry in load_manifest(job.workers.manifest).doers)
-        names = job.workers.only or tuple(doers)
+    if names := _away(job):
         skills = tuple(Skills(name=name, by_kind=dict.fromkeys(KINDS, 0.5)) for name in names)
         shown, parallel = job.workers.shown, job.workers.parallel
         changes["workers"] = Workers(simulated=skills, shown=shown, parallel=parallel)
         told.append(f"{', '.join(names)}: simulated workers of these names instead.")
     return job.model_copy(update=changes), tuple(told)
+
+
+def _away(job: Job) -> tuple[str, ...]:
+    """The workers that answer live, or have answered somewhere else."""
+    if job.workers.manifest:
+        doers = (entry.name for entry in load_manifest(job.workers.manifest).doers)
+        return job.workers.only or tuple(doers)
+    return (job.workers.only or ("profiled",)) if job.workers.profiled else ()
 
 
 async def _rollout(ground: Ground, draw: Draw, *, ask: bool) -> tuple[Score, Score | None]:

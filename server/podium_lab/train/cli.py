@@ -16,7 +16,7 @@ from podium.cli.invocation import Invocation, pass_invocation
 from podium.cli.saying import say
 from podium.cli.wording import put
 from podium_lab.train.checking import Checked, Count, check, with_stand_ins
-from podium_lab.train.config import TINY, Job, read_job
+from podium_lab.train.config import TINY, Job, job_file, named_job
 from podium_lab.train.draws import WHICH, Which
 from podium_lab.train.errors import TrainingError
 from podium_lab.train.exporting import Form, export
@@ -47,25 +47,6 @@ def train() -> None:
     """
 
 
-def _read(config: Path) -> Job:
-    return read_job(_config(config))
-
-
-def _config(config: Path) -> Path:
-    """The file that is meant: one that is there, or the shipped one of that name."""
-    shipped = Path(str(files("podium_lab.train") / "configs" / config.name))
-    plain = not config.exists() and config.parent == Path()
-    return shipped if plain and shipped.is_file() else config
-
-
-def _job(config: Path) -> Job:
-    """A job; the folder of a shipped one is in the working folder, not beside the file."""
-    job, file = _read(config), _config(config)
-    if file == config:
-        return job
-    return job.model_copy(update={"folder": Path.cwd() / job.folder.relative_to(file.parent)})
-
-
 @train.command("configs")
 def configs_() -> None:
     """List the shipped configurations, with where they lie."""
@@ -91,10 +72,10 @@ def check_(
     python = interpreter(invocation.settings)
     if not is_here() and python and HANDED not in invocation.environment:
         hand_over(python, invocation.environment)
-    job, replaced = _job(config), tuple[str, ...]()
+    job, replaced = named_job(config), tuple[str, ...]()
     if offline:
         job, replaced = with_stand_ins(job)
-    checked = anyio.run(_checked, job, _config(config), invocation, ask, not offline)
+    checked = anyio.run(_checked, job, job_file(config), invocation, ask, not offline)
     put("\n".join((*replaced, *checked.lines)))
     for problem in checked.problems:
         say(f"Problem: {problem}")
@@ -132,7 +113,7 @@ def profile_(invocation: Invocation, config: Path, *, part: str, repeats: int) -
 
     Costs what the workers cost; replies are kept, and none is paid for twice.
     """
-    put(anyio.run(_profiled, _job(config), invocation, cast("Part", part), repeats))
+    put(anyio.run(_profiled, named_job(config), invocation, cast("Part", part), repeats))
 
 
 async def _profiled(job: Job, invocation: Invocation, part: Part, repeats: int) -> str:
@@ -160,7 +141,7 @@ async def _profiled(job: Job, invocation: Invocation, part: Part, repeats: int) 
 @click.pass_context
 def grpo_(ctx: click.Context, invocation: Invocation, config: Path) -> None:
     """Train, or go on from the newest checkpoint. Exit code 4: a stop rule ended it."""
-    job = _job(config)
+    job = named_job(config)
     see_learner(invocation.environment, invocation.settings)
     from podium_lab.train.learner.run import run
 
@@ -185,7 +166,7 @@ def trinity_(invocation: Invocation, config: Path, *, seeds: int | None) -> None
     """
     from podium_lab.train.trinity.command import evolve_head
 
-    job, environment, settings = _job(config), invocation.environment, invocation.settings
+    job, environment, settings = named_job(config), invocation.environment, invocation.settings
     here = partial(see_learner, environment, settings)
     put(evolve_head(job, environment, settings, say, learn_here=here, seeds=seeds))
 
@@ -225,7 +206,7 @@ def evaluate_(
     temperature: float, pools: str, again: bool,
 ) -> None:  # fmt: skip
     """Look at what a job has trained on the part that is sealed until then."""
-    job = _job(config)
+    job = named_job(config)
     which = "untrained" if untrained else "trained"
     records = Records(job.folder)
     records.begun()
@@ -265,7 +246,7 @@ def prove_(
     from podium_lab.train.proof import TABLE, gather, prove
     from podium_lab.train.proof_table import table
 
-    job, chosen = _job(config), _numbers(seeds)
+    job, chosen = named_job(config), _numbers(seeds)
     if not only_table:
         see_learner(invocation.environment, invocation.settings)
         from podium_lab.train.learner.run import run

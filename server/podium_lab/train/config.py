@@ -232,8 +232,25 @@ class Job(Frozen):
         return self
 
 
-def read_job(path: Path) -> Job:
-    """The job that a file describes; its relative paths count from the file's folder.
+def job_file(named: Path) -> Path:
+    """The file that is meant: one that is there, or the shipped one of that name."""
+    shipped = Path(str(files("podium_lab.train") / "configs" / named.name))
+    plain = not named.exists() and named.parent == Path()
+    return shipped if plain and shipped.is_file() else named
+
+
+def named_job(named: Path) -> Job:
+    """The job that a user names; paths of a shipped one count from the working folder.
+
+    Raises:
+        SettingsError: the file cannot be read, or something in it is wrong; the text names it.
+    """
+    file = job_file(named)
+    return read_job(file, beside=None if file == named else Path.cwd())
+
+
+def read_job(path: Path, *, beside: Path | None = None) -> Job:
+    """The job that a file describes; its relative paths count from the file's folder, or *beside*.
 
     Raises:
         SettingsError: the file cannot be read, or something in it is wrong; the text names it.
@@ -248,7 +265,7 @@ def read_job(path: Path) -> Job:
         job = Job.model_validate(values)
     except ValidationError as error:
         raise SettingsError(f"{path}: {_explain(error)}") from None
-    return _placed(job, path.parent)
+    return _placed(job, beside or path.parent)
 
 
 def _explain(error: ValidationError) -> str:

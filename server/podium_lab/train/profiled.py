@@ -39,8 +39,8 @@ def profiled_questions(folder: Path) -> frozenset[str]:
         ManifestError: there is no cassette in that file.
     """
     cassette = load_cassette(folder / REPLIES)
-    answered = (frozenset(_answers(cassette, card)) for card in cassette.pool.workers)
-    return frozenset.intersection(*answered)
+    first, *others = (frozenset(_answers(cassette, card)) for card in cassette.pool.workers)
+    return first.intersection(*others)
 
 
 def _answers(cassette: Cassette, card: WorkerCard) -> Mapping[str, str]:
