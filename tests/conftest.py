@@ -15,6 +15,13 @@ from podium_workers.errors import ModelFileError
 from podium_workers.weights import pull
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take minutes come first, so that nobody waits for one of them at the end."""
+    items.sort(
+        key=lambda item: not {"vllm", "outside"}.intersection(it.name for it in item.iter_markers())
+    )
+
+
 @pytest.fixture(scope="session")
 def running_provider() -> Generator[Provider]:
     with run_provider() as provider:

@@ -46,8 +46,7 @@ def _redraw(records: Records, console: Console, wait: Pause) -> None:
             # A job that begins again rewrites its records one by one.
             with suppress(TrainingError):
                 shown = "\n".join(status(records, width=width))
-                text = Text(printable(shown), no_wrap=True, overflow="ellipsis")
-                live.update(text, refresh=True)
+                live.update(Text(printable(shown), overflow="fold"), refresh=True)
 
 
 def _print(records: Records, console: Console, wait: Pause) -> None:

@@ -62,7 +62,7 @@ def test_each_iteration_is_printed_once_where_there_is_no_terminal(records: Reco
 def test_a_terminal_is_redrawn_with_the_curves(records: Records) -> None:
     out = io.StringIO()
     pause = _writes(records, then=lambda: records.end(Ended(iterations=2)))
-    follow(records, Console(file=out, force_terminal=True, width=120, height=40), pause=pause)
+    follow(records, Console(file=out, force_terminal=True, width=300, height=40), pause=pause)
     shown = out.getvalue()
     assert "1 of 3 iterations, not done" in shown
     assert "2 of 3 iterations, done" in shown
@@ -76,7 +76,7 @@ def test_ctrl_c_leaves_quietly(records: Records) -> None:
 
     out = io.StringIO()
     follow(
-        records, Console(file=out, force_terminal=True, width=120),
+        records, Console(file=out, force_terminal=True, width=300),
         pause=_writes(records, then=interrupted),
     )  # fmt: skip
     assert "2 of 3 iterations, not done" in out.getvalue()
