@@ -29,7 +29,9 @@ def install(python: Path, *arguments: str) -> None:
     """
     own, other = [sys.executable, "-m", "pip", "--python", str(python)], [str(python), "-m", "pip"]
     pip = own if _has_pip() else other
-    subprocess.run([*pip, "install", "-qq", *arguments], check=True, stdout=sys.stderr)
+    # Most modules of what is installed here are never imported: they are compiled when they are.
+    command = [*pip, "install", "-qq", "--no-compile", *arguments]
+    subprocess.run(command, check=True, stdout=sys.stderr)
 
 
 def install_locked(python: Path, lock: str, pip: Sequence[str] = ()) -> None:
