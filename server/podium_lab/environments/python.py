@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import venv
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources import as_file, files
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +19,17 @@ def new(folder: Path) -> Path:
     # A pip of its own takes as long to put there as a small suite itself.
     venv.create(folder, with_pip=not _has_pip(), clear=True)
     return folder / "bin" / "python"
+
+
+def made(folder: Path, *, works: str, fill: Callable[[Path], None]) -> Path:
+    """The interpreter of an environment in which the code *works* runs.
+
+    What is there and does is left alone; else a new one is made, whose interpreter *fill* is given.
+    """
+    python = folder / "bin" / "python"
+    if not _runs(python, works):
+        fill(new(folder))
+    return python
 
 
 def install(python: Path, *arguments: str) -> None:
@@ -44,7 +55,7 @@ def install_locked(python: Path, lock: str, pip: Sequence[str] = ()) -> None:
         install(python, *pip, "--no-deps", "-r", str(file))
 
 
-def runs(python: Path, code: str) -> bool:
+def _runs(python: Path, code: str) -> bool:
     """Whether an environment is there and *code* runs in it."""
     if not python.is_file():
         return False

@@ -35,16 +35,16 @@ def make(folder: Path, *, cpu: bool, pip: Sequence[str] = ()) -> Path:
     Raises:
         subprocess.CalledProcessError: pip could not install it.
     """
-    made = folder / "bin" / "python"
-    if python.runs(made, "import podium; from importlib.metadata import version; version('trl')"):
-        return made
-    made = python.new(folder)
-    if cpu:
-        python.install_locked(made, LOCK, pip)
-    else:
-        python.install(made, *pip, *PACKAGES)
-    python.install(made, *pip, *_podium())
-    return made
+
+    def fill(interpreter: Path) -> None:
+        if cpu:
+            python.install_locked(interpreter, LOCK, pip)
+        else:
+            python.install(interpreter, *pip, *PACKAGES)
+        python.install(interpreter, *pip, *_podium())
+
+    works = "import podium; from importlib.metadata import version; version('trl')"
+    return python.made(folder, works=works, fill=fill)
 
 
 def _podium() -> list[str]:

@@ -38,16 +38,16 @@ def make(folder: Path, *, cpu: bool, pip: Sequence[str] = ()) -> Path:
     Raises:
         subprocess.CalledProcessError: pip could not install it.
     """
-    made = folder / "bin" / "python"
-    if python.runs(made, "from importlib.metadata import version; version('vllm')"):
-        return made
-    made = python.new(folder)
-    if cpu:
-        python.install_locked(made, LOCK, pip)
-        _name_the_build(made)
-    else:
-        python.install(made, *pip, "vllm")
-    return made
+
+    def fill(interpreter: Path) -> None:
+        if cpu:
+            python.install_locked(interpreter, LOCK, pip)
+            _name_the_build(interpreter)
+        else:
+            python.install(interpreter, *pip, "vllm")
+
+    works = "from importlib.metadata import version; version('vllm')"
+    return python.made(folder, works=works, fill=fill)
 
 
 def _name_the_build(interpreter: Path) -> None:

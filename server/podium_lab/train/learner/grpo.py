@@ -44,23 +44,6 @@ def arguments(ground: Ground, *, processes: int = 1) -> GRPOConfig:
             f"grpo.questions: with [recursion] each of {processes} devices takes whole groups, and "
             f"{grpo.questions} questions cannot be shared out so; give a multiple of {processes}."
         )
-    vllm: dict[str, Any] = {}
-    if grpo.vllm != "off":
-        held = grpo.held
-        vllm = {
-            "use_vllm": True,
-            "vllm_mode": grpo.vllm,
-            "vllm_server_base_url": grpo.vllm_url if grpo.vllm == "server" else None,
-            "vllm_gpu_memory_utilization": grpo.vllm_memory,
-            "vllm_enable_sleep_mode": grpo.vllm == "colocate",
-            "vllm_tensor_parallel_size": grpo.vllm_parallel,
-            "vllm_max_model_length": job.asked.context_window,
-            "vllm_structured_outputs_regex": (
-                regex_of(grammar_text(job, len(ground.pool.names))) if held else None
-            ),
-            # What was sampled under a grammar has other chances than the trainer's own.
-            "vllm_importance_sampling_correction": not held,
-        }
     return GRPOConfig(
         output_dir=str(job.folder / "checkpoints"),
         per_device_train_batch_size=batch,
@@ -88,8 +71,28 @@ def arguments(ground: Ground, *, processes: int = 1) -> GRPOConfig:
         logging_nan_inf_filter=False,
         report_to=[],
         disable_tqdm=True,
-        **vllm,
+        **_vllm(ground),
     )
+
+
+def _vllm(ground: Ground) -> dict[str, Any]:
+    """What TRL is told of vLLM; nothing where the trainer itself writes."""
+    job, grpo = ground.job, ground.job.grpo
+    if grpo.vllm == "off":
+        return {}
+    text = grammar_text(job, len(ground.pool.names)) if grpo.held else ""
+    return {
+        "use_vllm": True,
+        "vllm_mode": grpo.vllm,
+        "vllm_server_base_url": grpo.vllm_url if grpo.vllm == "server" else None,
+        "vllm_gpu_memory_utilization": grpo.vllm_memory,
+        "vllm_enable_sleep_mode": grpo.vllm == "colocate",
+        "vllm_tensor_parallel_size": grpo.vllm_parallel,
+        "vllm_max_model_length": job.asked.context_window,
+        "vllm_structured_outputs_regex": regex_of(text) if text else None,
+        # What was sampled under a grammar has other chances than the trainer's own.
+        "vllm_importance_sampling_correction": not grpo.held,
+    }
 
 
 def build(

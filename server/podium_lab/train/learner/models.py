@@ -17,12 +17,11 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from podium.errors import SettingsError
 from podium_lab.train.config import Job, Model
+from podium_lab.train.exporting import OWN_BASE
 from podium_lab.train.learner.export import merge
 
 ADAPTERS = "adapter_config.json"
 """In a folder that holds adapters alone; it names their base."""
-OWN_BASE = "base"
-"""Folder of a base that a job has made itself, in the job's own."""
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """Linear layers that adapters go to, as the families of Llama and Qwen name them."""
 

@@ -12,6 +12,7 @@ from anyio.from_thread import start_blocking_portal
 from podium.config import Settings
 from podium_lab.train.config import TINY, Job
 from podium_lab.train.errors import TrainingError
+from podium_lab.train.exporting import MODEL
 from podium_lab.train.learner import tiny
 from podium_lab.train.learner.board import how_to_look, opened_board
 from podium_lab.train.learner.evaluate import Looker
@@ -29,9 +30,6 @@ from podium_lab.train.records import Ended, Records
 from podium_lab.train.reference import known
 from podium_lab.train.stopwatch import Stopwatch
 from podium_lab.train.watch import Watch
-
-MODEL = "model"
-"""Folder of what was trained, in the job's own."""
 
 
 @dataclass(frozen=True)
