@@ -22,6 +22,7 @@ from podium.policy.fixed import Chain, Single
 from podium.store import Store, open_store
 from podium.trace import Event, EventKind, Run, RunRequest, StepResult, TextFile
 from podium.verify import verify
+from podium_workers.asked import Asked
 from podium_workers.errors import AuthenticationError, RefusedError
 from podium_workers.pool import Pool
 from podium_workers.scripted import Line, Script, ScriptedWorker
@@ -253,7 +254,7 @@ def pool_of(
 ) -> Pool:
     """A pool of these workers; the first one writes plans unless another is named."""
     first = conductor or workers[0].card.name
-    return Pool(workers=workers, conductor=first, conductor_form=form, conductor_shows=shows)
+    return Pool(workers=workers, conductor=first, asked=Asked(form=form, shows=shows))
 
 
 def file(name: str, text: str) -> TextFile:

@@ -93,8 +93,8 @@ async def test_a_conductor_knows_of_the_caller_where_it_is_allowed(
         assert "Why does the test test_total of my project fail?" in prompt
         (first,) = await parts.store.rounds(run.run_id)
         assert first.plan == RUNS_TESTS
-        texts = ("conductor" if form == "json" else "conductor_lists", "examples")
-        assert first.proposal.prompt_hash == prompt_hash(*texts, "caller", "caller_examples")
+        texts = ("conductor" if form == "json" else "conductor_lists", "examples_general")
+        assert first.proposal.prompt_hash == prompt_hash(*texts, "caller", "examples_caller")
 
 
 @pytest.mark.parametrize("form", ["json", "lists"])

@@ -17,6 +17,7 @@ from podium.plan_text import parse_plan, plan_schema, render_lists
 from podium.policy import State
 from podium.policy.conductor import PROMPTED_PROSE, Conductor
 from podium.trace import RunRequest
+from podium_workers.asked import Asked
 from podium_workers.pool import Pool
 from podium_workers.worker import ModelSettings, Prompt, Reply
 
@@ -165,7 +166,7 @@ async def test_a_conductor_is_held_as_far_as_its_decoder_goes(
     kind: str, form: Literal["json", "lists"], held: str
 ) -> None:
     boss = worker("boss", ["No plan."], card={"kind": kind})
-    pool = Pool((boss, worker("ann")), conductor="boss", conductor_form=form)
+    pool = Pool((boss, worker("ann")), conductor="boss", asked=Asked(form=form))
     seen: list[ModelSettings] = []
 
     async def ask(name: str, prompt: Prompt, settings: ModelSettings) -> Reply:
@@ -185,7 +186,7 @@ async def test_a_conductor_is_held_as_far_as_its_decoder_goes(
 
 
 async def test_the_three_lists_are_asked_for_with_the_numbers_of_named_workers() -> None:
-    pool = Pool((worker("boss", ["No plan."]), worker("ann")), "boss", conductor_form="lists")
+    pool = Pool((worker("boss", ["No plan."]), worker("ann")), "boss", asked=Asked(form="lists"))
     seen: list[str] = []
 
     async def ask(name: str, prompt: Prompt, settings: ModelSettings) -> Reply:

@@ -31,6 +31,7 @@ from podium.results import WorkerList
 from podium.revision import check_own_plan
 from podium.runs import open_runs
 from podium.views import full_receipt
+from podium_workers.asked import Asked
 from podium_workers.pool import Pool
 from podium_workers.scripted import Line, ScriptedWorker
 from podium_workers.worker import Price
@@ -39,6 +40,7 @@ ONE = written(("ann", "Answer it.", []))
 PAID = Price(input=2.0, output=8.0)
 BY_NUMBER = render_lists(plan_of(step("0", "First."), step("1", "Then.", 0)), ("0", "1"))
 """A plan for the first and the second of a team."""
+NUMBERS = Asked(form="lists", shows="ordinals")
 
 
 def led(*plans: Line, card: Mapping[str, object] | None = None, **changes: object) -> Pool:
@@ -81,7 +83,7 @@ async def test_a_plan_that_gives_it_a_step_is_unreadable(tmp_path: Path):
 
 async def test_numbers_count_those_who_do_steps_and_the_grammar_has_as_many(tmp_path: Path):
     card: dict[str, object] = {"kind": "local"}
-    pool = led(BY_NUMBER, card=card, conductor_form="lists", conductor_shows="ordinals")
+    pool = led(BY_NUMBER, card=card, asked=NUMBERS)
     async with open_parts(tmp_path, pool=pool) as parts:
         run = await parts.ask(strategy="conductor")
         ((prompt, asked),) = plans_asked(scripted(pool, "trained"))
@@ -93,8 +95,8 @@ async def test_numbers_count_those_who_do_steps_and_the_grammar_has_as_many(tmp_
 
 
 async def test_numbers_are_those_of_the_training(tmp_path: Path):
-    numbers = led(BY_NUMBER, conductor_form="lists", conductor_shows="ordinals")
-    pool = replace(numbers, conductor_team=("bob", "ann"))
+    numbers = led(BY_NUMBER, asked=NUMBERS)
+    pool = replace(numbers, asked=NUMBERS.model_copy(update={"team": ("bob", "ann")}))
     async with open_parts(tmp_path, pool=pool) as parts:
         run = await parts.ask(strategy="conductor")
         assert [found.worker for found in await parts.store.steps(run.run_id)] == ["bob", "ann"]
@@ -104,7 +106,7 @@ async def test_numbers_are_those_of_the_training(tmp_path: Path):
 
 
 async def test_an_answer_says_that_the_team_is_not_that_of_the_training(tmp_path: Path):
-    pool = led(ONE, conductor_team=("ann", "bob"))
+    pool = led(ONE, asked=Asked(team=("ann", "bob")))
     async with open_parts(tmp_path, pool=pool) as parts:
         assert (await parts.ask(strategy="conductor")).notes == ()
         run = await parts.ask(strategy="conductor", workers=("ann",))
@@ -115,7 +117,7 @@ async def test_an_answer_says_that_the_team_is_not_that_of_the_training(tmp_path
 
 
 async def test_its_plans_have_as_many_steps_as_in_its_training(tmp_path: Path):
-    pool = led(ONE, conductor_steps=2)
+    pool = led(ONE, asked=Asked(max_steps=2))
     async with open_parts(tmp_path, pool=pool) as parts:
         await parts.ask(strategy="conductor")
         await parts.ask(strategy="conductor", max_steps=1)
@@ -126,8 +128,8 @@ async def test_its_plans_have_as_many_steps_as_in_its_training(tmp_path: Path):
 
 async def test_who_stands_in_for_it_is_asked_as_one_that_was_not_trained(tmp_path: Path):
     ann = conductor(ONE, name="ann")
-    numbers = led(NO_KEY, conductor_form="lists", conductor_shows="ordinals")
-    pool = replace(numbers, workers=(ann, worker("bob")), conductor_team=("bob", "ann"))
+    numbers = led(NO_KEY, asked=NUMBERS)
+    pool = replace(numbers, workers=(ann, worker("bob")))
     async with open_parts(tmp_path, pool=pool) as parts:
         run = await parts.ask(strategy="conductor")
         ((prompt, _),) = plans_asked(ann)
@@ -137,7 +139,7 @@ async def test_who_stands_in_for_it_is_asked_as_one_that_was_not_trained(tmp_pat
 
 async def test_another_may_be_named_to_write_the_plan(tmp_path: Path):
     ann = conductor(ONE, name="ann")
-    pool = led(ONE, conductor_form="lists", workers=(ann, worker("bob")))
+    pool = led(ONE, asked=Asked(form="lists"), workers=(ann, worker("bob")))
     async with open_parts(tmp_path, pool=pool) as parts:
         run = await parts.ask(strategy="conductor", conductor="ann")
         (first, _) = await parts.store.rounds(run.run_id)

@@ -1,9 +1,10 @@
 """What decides the next plan: the conductor in both forms, its second thoughts, fixed shapes."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 import pytest
 from pydantic import JsonValue
@@ -29,6 +30,7 @@ from podium.policy.examples import examples
 from podium.prompting import PROMPTS, prompt_hash
 from podium.trace import Event, EventKind, Round, Run
 from podium.window import prompt_budget
+from podium_workers.asked import Asked, ExampleSet
 from podium_workers.worker import Price
 
 ONE = written(("ann", "Answer it.", []))
@@ -58,7 +60,7 @@ async def test_a_readable_plan_is_taken_at_the_first_try(tmp_path: Path):
         assert plan == plan_of(step("ann", "Solve it."), step("boss", "Check it.", 0))
         assert (first.proposal.source, first.proposal.refused) == ("model", ())
         assert first.proposal.raw_text.startswith('{"steps"')
-        assert first.proposal.prompt_hash == prompt_hash("conductor", "examples")
+        assert first.proposal.prompt_hash == prompt_hash("conductor", "examples_general")
         assert run.answer == "Reply of boss."
         (summary,) = await parts.store.summaries()
         assert (summary.plan_source, summary.fallback, summary.steps) == ("model", False, 2)
@@ -85,7 +87,7 @@ async def test_a_trained_conductor_writes_lists_without_a_schema(tmp_path: Path)
 
         plan, first = await only_plan(parts, run)
         assert [found.worker for found in plan.steps] == ["ann", "boss"]
-        assert first.proposal.prompt_hash == prompt_hash("conductor_lists", "examples")
+        assert first.proposal.prompt_hash == prompt_hash("conductor_lists", "examples_general")
         ((prompt, asked),) = plans_asked(boss)
         assert asked.response_schema is None
         assert "\nModel id 0\nModel id 1" in prompt
@@ -110,7 +112,8 @@ async def test_a_conductor_can_be_told_prices(
     price = Price(input=2.5, output=10)
     boss = conductor(plan, good_at="reasons well", price=price)
     team = pool_of(boss, worker("ann", card={"model": "small"}), shows=shows)
-    async with open_parts(tmp_path, pool=replace(team, conductor_prices=True)) as parts:
+    pool = replace(team, asked=Asked(shows=shows, prices=True))
+    async with open_parts(tmp_path, pool=pool) as parts:
         await parts.ask(strategy="conductor")
     prompt, _ = plans_asked(boss)[0]
     assert f"{told}\n" in prompt
@@ -160,6 +163,35 @@ async def test_the_examples_have_differing_shapes_and_the_teams_own_names(tmp_pa
         assert {len(shape) for shape in shapes} == {1, 2, 3}
         named = set(re.findall(r'"worker": "(\w+)"', "".join(plans)))
         assert named == {"boss", "ann"}
+
+
+@pytest.mark.parametrize(
+    ("named", "lengths"), [("general", {1, 2, 3}), ("tasks", {1, 2, 3}), ("apart", {1, 2, 3})]
+)
+async def test_a_conductor_is_shown_the_set_of_examples_of_its_training(
+    tmp_path: Path, named: ExampleSet, lengths: set[int]
+):
+    boss = conductor(written(("0", "Answer.", [])))
+    team = pool_of(boss, worker("ann"), worker("cy"))
+    pool = replace(team, asked=Asked(form="lists", shows="ordinals", examples=named))
+    async with open_parts(tmp_path, pool=pool) as parts:
+        run = await parts.ask(strategy="conductor")
+        _, first = await only_plan(parts, run)
+        assert first.proposal.prompt_hash == prompt_hash("conductor_lists", f"examples_{named}")
+    ((prompt, _),) = plans_asked(boss)
+    shown = re.findall(r"^model_id = (\[\d.*\])$", prompt, re.MULTILINE)
+    plans = [json.loads(numbers) for numbers in shown]
+    assert {len(plan) for plan in plans} == lengths
+    assert len({tuple(plan) for plan in plans}) >= 4, "no two teach the same choice"
+
+
+def test_no_example_of_one_set_is_in_another() -> None:
+    texts = [
+        examples(["ann", "bob", "cy"], lists=True, max_steps=5, named=named, program="cy")
+        for named in get_args(ExampleSet)
+    ]
+    asked = [line for text in texts for line in text.splitlines() if line.startswith("Question: ")]
+    assert len(asked) == len(set(asked)) == 8 + 4 + 4
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -29,9 +29,9 @@ from podium_workers.scripted import Script, ScriptedWorker
 from podium_workers.worker import ModelSettings, Price, Prompt, Reply, Worker
 
 LED = """
-conductor_steps = 2
-conductor_team = ["hand", "boss"]
-conductor_form = "lists"
+asked.max_steps = 2
+asked.team = ["hand", "boss"]
+asked.form = "lists"
 
 [[worker]]
 name = "trained"
@@ -43,7 +43,7 @@ ONE, OTHER = "0123456789ab", "fedcba987654"
 PLAIN = ModelSettings(max_output_tokens=100)
 MANIFEST = """
 conductor = "hand"
-conductor_form = "lists"
+asked.form = "lists"
 
 [[worker]]
 name = "boss"
@@ -112,19 +112,19 @@ async def test_a_pool_is_recorded_and_given_again_without_its_manifest(tmp_path:
         assert (await say(pool.get("hand"), "What?")).text == "hand's"
     again = replay_pool(tmp_path / "tape.jsonl")
     assert (again.names, again.conductor) == (("boss", "hand"), "hand")
-    assert (again.conductor_form, again.conductor_shows) == ("lists", "cards")
+    assert (again.asked.form, again.asked.shows) == ("lists", "cards")
     assert again.get("boss").card.good_at == "everything"
     assert (await say(again.get("boss"), "What?")).text == "first"
     assert (await say(again.get("hand"), "What?")).text == "hand's"
 
 
 async def test_a_conductor_that_does_no_steps_is_recorded_and_given_again(tmp_path: Path):
-    text = LED + MANIFEST.partition('conductor_form = "lists"\n')[2]
+    text = LED + MANIFEST.partition('asked.form = "lists"\n')[2]
     async with opened(tmp_path, record="tape.jsonl", text=text) as pool:
         assert (await say(pool.get("trained"), "Plan!")).text == "a plan"
     again = replay_pool(tmp_path / "tape.jsonl")
     assert (again.names, again.conductor) == (("boss", "hand"), "trained")
-    assert (again.conductor_steps, again.conductor_team) == (2, ("hand", "boss"))
+    assert (again.asked.max_steps, again.asked.team) == (2, ("hand", "boss"))
     assert (await say(again.get("trained"), "Plan!")).text == "a plan"
     async with opened(tmp_path, replay="tape.jsonl", text=text) as pool:
         assert (await say(pool.get("trained"), "Plan!")).text == "a plan"

@@ -25,8 +25,8 @@ from podium_workers.worker import LongPrice, Price, RateLimits
 SHIPPED = ("local", "hosted", "openrouter", "mixed", "programs", "assistants", "vllm")
 FULL = """
 conductor = "claude"
-conductor_form = "lists"
-conductor_shows = "ordinals"
+asked.form = "lists"
+asked.shows = "ordinals"
 
 [[worker]]
 name = "gpt"
@@ -94,7 +94,7 @@ def test_everything_that_a_manifest_can_say_is_kept():
     manifest = parse_manifest(FULL, "pool.toml")
 
     gpt, claude, small, dry = manifest.workers
-    assert (manifest.conductor, manifest.conductor_form, manifest.conductor_shows) == (
+    assert (manifest.conductor, manifest.asked.form, manifest.asked.shows) == (
         "claude",
         "lists",
         "ordinals",
@@ -229,8 +229,9 @@ def test_where_can_be_said_against_the_address():
             "set conductor = 'gpt', or take steps = false out",
         ),
         (entry(steps="no") + "\n" + entry(name="b"), "steps: input should be a valid boolean"),
-        ("conductor_steps = 0\n" + entry(), "conductor_steps: input should be greater"),
-        ("conductor_form = 'xml'\n" + entry(), "conductor_form: input should be 'json' or 'lists'"),
+        ("asked.max_steps = 0\n" + entry(), "asked.max_steps: input should be greater"),
+        ("asked.step = 2\n" + entry(), "asked.step: there is no such key; did you mean"),
+        ("asked.form = 'xml'\n" + entry(), "asked.form: input should be 'json' or 'lists'"),
         ("a = [", "not valid TOML"),
         ("a = 1\nb = = 2", "line 2"),
         ("a = " + "9" * 5000, "not valid TOML"),
@@ -348,7 +349,7 @@ KEYS = st.sampled_from(
         ),
         max_size=3,
     ),
-    st.dictionaries(st.sampled_from(["conductor", "conductor_form", "x"]), VALUES, max_size=2),
+    st.dictionaries(st.sampled_from(["conductor", "asked", "x"]), VALUES, max_size=2),
 )
 def test_no_values_whatever_raise_anything_but_a_manifest_error(
     workers: list[dict[str, object]], top: dict[str, object]

@@ -10,6 +10,7 @@ import pytest
 from tests.provider_simulator import Answer, Provider, anthropic_reply, openai_reply
 from tests.recorded_call import RecordedCall
 
+from podium_workers.asked import Asked
 from podium_workers.errors import AuthenticationError, ModelFileError, PoolSelectionError
 from podium_workers.local import LocalWorker
 from podium_workers.manifest import parse_manifest
@@ -27,8 +28,7 @@ def scripted(name: str, where: str = "local") -> ScriptedWorker:
 POOL = Pool(
     workers=(scripted("big", "hosted"), scripted("mid", "hosted"), scripted("tiny")),
     conductor="mid",
-    conductor_form="lists",
-    conductor_shows="ordinals",
+    asked=Asked(form="lists", shows="ordinals"),
 )
 
 
@@ -58,7 +58,7 @@ def test_a_choice_leaves_the_allowed_ones_in_the_pools_order(
 ):
     chosen = POOL.allowed(workers=workers, exclude=exclude, local_only=local_only)
     assert chosen.names == left
-    assert (chosen.conductor_form, chosen.conductor_shows) == ("lists", "ordinals")
+    assert (chosen.asked.form, chosen.asked.shows) == ("lists", "ordinals")
 
 
 def test_a_conductor_that_is_not_allowed_is_stood_in_for_by_the_strongest_left():
@@ -89,7 +89,8 @@ def test_a_pool_without_local_workers_has_nothing_for_local_only():
         Pool(workers=POOL.workers[:2], conductor="big").allowed(local_only=True)
 
 
-LED = replace(POOL, planner=scripted("trained", "hosted"), conductor="trained", conductor_steps=2)
+ASKED = Asked(form="lists", shows="ordinals", max_steps=2)
+LED = replace(POOL, planner=scripted("trained", "hosted"), conductor="trained", asked=ASKED)
 """The same pool under a conductor that does no steps."""
 
 
@@ -108,7 +109,7 @@ def test_choosing_workers_leaves_a_conductor_that_does_no_steps(
 ):
     chosen = LED.allowed(workers=workers, exclude=exclude)
     assert (chosen.conductor, chosen.planner) == ("trained", LED.planner)
-    assert (chosen.conductor_form, chosen.conductor_steps) == ("lists", 2)
+    assert (chosen.asked.form, chosen.asked.max_steps) == ("lists", 2)
 
 
 @pytest.mark.parametrize(("exclude", "local_only"), [(("trained",), False), ((), True)])
@@ -117,8 +118,8 @@ def test_who_stands_in_for_a_trained_conductor_is_asked_as_an_untrained_one(
 ):
     chosen = LED.allowed(exclude=exclude, local_only=local_only)
     assert (chosen.conductor, chosen.planner) == (chosen.names[0], None)
-    assert (chosen.conductor_form, chosen.conductor_shows) == ("json", "cards")
-    assert (chosen.conductor_prompt, chosen.conductor_steps) == ("full", None)
+    assert (chosen.asked.form, chosen.asked.shows) == ("json", "cards")
+    assert (chosen.asked.prompt, chosen.asked.max_steps) == ("full", None)
 
 
 def test_a_conductor_that_does_no_steps_alone_is_nobody():
@@ -129,12 +130,12 @@ def test_a_conductor_that_does_no_steps_alone_is_nobody():
 
 
 def test_the_team_is_shown_in_the_order_of_the_conductors_training():
-    trained = replace(LED, conductor_team=("tiny", "big", "mid"))
+    trained = replace(LED, asked=ASKED.model_copy(update={"team": ("tiny", "big", "mid")}))
     assert [card.name for card in trained.team] == ["tiny", "big", "mid"]
     assert trained.names == ("big", "mid", "tiny"), "the order of strength stays"
     assert trained.remark == ""
     alone = trained.without_planner()
-    assert (alone.planner, alone.conductor, alone.conductor_team) == (None, "big", ())
+    assert (alone.planner, alone.conductor, alone.asked.team) == (None, "big", ())
 
 
 @pytest.mark.parametrize(
@@ -144,7 +145,7 @@ def test_the_team_is_shown_in_the_order_of_the_conductors_training():
 def test_a_team_that_is_not_that_of_the_training_is_remarked_on(
     shows: Literal["ordinals", "cards"], says: str
 ):
-    trained = replace(LED, conductor_team=("tiny", "other"), conductor_shows=shows)
+    trained = replace(LED, asked=Asked(shows=shows, team=("tiny", "other")))
     assert "'trained' was trained with tiny, other" in trained.remark
     assert "this team is tiny, big, mid" in trained.remark
     assert says in trained.remark
@@ -161,10 +162,10 @@ steps = false
 
 
 async def test_a_manifests_worker_without_steps_is_opened_as_the_conductor(tmp_path: Path):
-    text = "conductor_steps = 3\nconductor_team = ['x', 'dry']\n" + LED_BY_ANOTHER + SCRIPTED
+    text = "asked.max_steps = 3\nasked.team = ['x', 'dry']\n" + LED_BY_ANOTHER + SCRIPTED
     async with opened(text, tmp_path) as pool:
         assert (pool.names, pool.conductor) == (("dry",), "trained")
-        assert (pool.conductor_steps, pool.conductor_team) == (3, ("x", "dry"))
+        assert (pool.asked.max_steps, pool.asked.team) == (3, ("x", "dry"))
         assert (await ask(pool, "trained")).text == "a plan"
 
 

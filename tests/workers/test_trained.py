@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.gguf_writer import write_gguf
 
+from podium_workers.asked import Asked
 from podium_workers.entries import LocalEntry
 from podium_workers.errors import ManifestError
 from podium_workers.hosted_entries import VllmEntry
@@ -23,13 +24,9 @@ from podium_workers.trained import (
 )
 
 HOW = Training(
-    form="lists",
-    shows="ordinals",
-    prompt="brief",
-    max_steps=2,
+    asked=Asked(form="lists", shows="ordinals", prompt="brief", max_steps=2, team=("b", "a")),
     context_window=1024,
     max_tokens=64,
-    workers=("b", "a"),
 )
 POOL = """
 [[worker]]
@@ -72,9 +69,9 @@ def test_an_exported_gguf_is_asked_as_it_was_trained(tmp_path: Path, by_file: bo
     assert (given.entry.context_window, given.entry.max_output_tokens) == (1024, 64)
     led = given.leading(pool())
     assert (led.conductor, led.planner) == ("mine", given.entry)
-    assert (led.conductor_form, led.conductor_shows) == ("lists", "ordinals")
-    assert (led.conductor_prompt, led.conductor_steps) == ("brief", 2)
-    assert led.conductor_team == ("b", "a")
+    assert (led.asked.form, led.asked.shows) == ("lists", "ordinals")
+    assert (led.asked.prompt, led.asked.max_steps) == ("brief", 2)
+    assert led.asked.team == ("b", "a")
     assert [entry.name for entry in led.doers] == ["a", "b"], "the order of strength stays"
     assert given.told.endswith("asked as in its training with b, a")
 
@@ -83,8 +80,8 @@ def test_any_other_gguf_is_prompted_within_the_window_it_was_made_for(tmp_path: 
     given = conductor_at(write_gguf(tmp_path / "some model.gguf"))
     assert (given.entry.name, given.training) == ("some-model", None)
     assert given.entry.context_window == 4096, "as the file says"
-    led = given.leading(pool('conductor_form = "lists"\nconductor_shows = "ordinals"\n'))
-    assert (led.conductor_form, led.conductor_shows, led.conductor_team) == ("json", "cards", ())
+    led = given.leading(pool('asked.form = "lists"\nasked.shows = "ordinals"\n'))
+    assert (led.asked.form, led.asked.shows, led.asked.team) == ("json", "cards", ())
 
 
 def test_a_window_of_training_is_never_wider_than_the_models(tmp_path: Path):
@@ -126,8 +123,8 @@ def test_what_is_no_conductor_is_refused_with_what_to_do(tmp_path: Path):
     ("text", "says"),
     [
         ("{", "conductor.json: the file: invalid json"),
-        (HOW.model_dump_json().replace("brief", "curt"), "prompt: input should be 'full'"),
-        (HOW.model_dump_json().replace('"form"', '"from"'), "form: field required"),
+        (HOW.model_dump_json().replace("brief", "curt"), "asked.prompt: input should be 'full'"),
+        (HOW.model_dump_json().replace('"asked"', '"ask"'), "asked: field required"),
     ],
 )
 def test_a_damaged_account_of_the_training_is_refused(tmp_path: Path, text: str, says: str):
@@ -178,11 +175,11 @@ def test_a_conductor_by_path_takes_the_place_of_the_manifests_own(tmp_path: Path
 
 
 def test_a_worker_by_name_is_not_asked_as_the_trained_one_was(tmp_path: Path):
-    trained = pool('conductor_form = "lists"\nconductor_prompt = "brief"\n', PLANNER)
+    trained = pool('asked.form = "lists"\nasked.prompt = "brief"\n', PLANNER)
     led, _ = with_conductor(trained, "b")
     assert (led.names, led.conductor) == (("a", "b"), "b")
-    assert (led.conductor_form, led.conductor_prompt) == ("json", "full")
-    assert with_conductor(trained, "old")[0].conductor_form == "lists"
+    assert (led.asked.form, led.asked.prompt) == ("json", "full")
+    assert with_conductor(trained, "old")[0].asked.form == "lists"
 
 
 def test_a_worker_for_programs_writes_no_plans():

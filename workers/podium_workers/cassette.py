@@ -12,12 +12,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Literal
 
 import anyio
 from anyio import to_thread
 from pydantic import Field, JsonValue, ValidationError
 
+from podium_workers.asked import Asked
 from podium_workers.errors import ManifestError, WorkerError
 from podium_workers.pool import Pool
 from podium_workers.worker import Frozen, ModelSettings, Prompt, Reply, Text, WorkerCard
@@ -111,16 +111,11 @@ class Recorded(Frozen):
 
 
 class RecordedPool(Frozen):
-    """The pool that was recorded: its workers' cards, and how plans were written."""
+    """The pool that was recorded: its workers' cards, and how plans were asked for."""
 
     workers: tuple[WorkerCard, ...] = Field(min_length=1)
     conductor: str
-    conductor_form: Literal["json", "lists"]
-    conductor_shows: Literal["cards", "ordinals"]
-    conductor_prompt: Literal["full", "brief"] = "full"
-    conductor_prices: bool = False
-    conductor_steps: int | None = None
-    conductor_team: tuple[str, ...] = ()
+    asked: Asked = Asked()
     asks: dict[str, str] = Field(default_factory=dict)
     """Which worker was given the prompts of another one, by the other one's name."""
     planner: WorkerCard | None = None
@@ -131,12 +126,7 @@ class RecordedPool(Frozen):
         return cls(
             workers=pool.cards,
             conductor=pool.conductor,
-            conductor_form=pool.conductor_form,
-            conductor_shows=pool.conductor_shows,
-            conductor_prompt=pool.conductor_prompt,
-            conductor_prices=pool.conductor_prices,
-            conductor_steps=pool.conductor_steps,
-            conductor_team=pool.conductor_team,
+            asked=pool.asked,
             asks=dict(pool.asks),
             planner=pool.planner.card if pool.planner else None,
         )

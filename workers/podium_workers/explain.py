@@ -28,7 +28,7 @@ def explain(
 
 def _place(path: Sequence[str], data: Mapping[str, object]) -> str:
     if path[:1] != ["worker"] or len(path) < 2:
-        return f"{path[0]}: " if path else ""
+        return f"{'.'.join(path)}: " if path else ""
     number = int(path[1])
     listed = items(data.get("worker"))
     name = entries(listed[number]).get("name") if number < len(listed) else None

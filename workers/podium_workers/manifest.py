@@ -4,10 +4,11 @@ import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
+from podium_workers.asked import Asked
 from podium_workers.entries import (
     AnthropicEntry,
     CassetteEntry,
@@ -38,18 +39,8 @@ class PoolManifest(Frozen):
     """In order of strength, the strongest first."""
     conductor: str | None = None
     """The worker that writes plans; when not given, the one that does no steps, else the first."""
-    conductor_form: Literal["json", "lists"] = "json"
-    """How plans are written; a trained conductor writes lists."""
-    conductor_shows: Literal["cards", "ordinals"] = "cards"
-    """How workers are shown to it; a trained conductor knows only ordinals."""
-    conductor_prompt: Literal["full", "brief"] = "full"
-    """Whether it is told what a plan is; a small trained one knows, and is asked briefly."""
-    conductor_prices: bool = False
-    """Whether it is told what each worker costs."""
-    conductor_steps: int | None = Field(default=None, ge=1, le=20)
-    """Steps at most in one of its plans; the setting `plan_steps` when not given."""
-    conductor_team: Annotated[tuple[str, ...], Field(strict=False)] = ()
-    """The workers of its training, in their order: it is shown the team in that order."""
+    asked: Asked = Asked()
+    """How the conductor is asked for plans."""
 
     @model_validator(mode="after")
     def _names_fit(self) -> Self:
@@ -246,6 +237,7 @@ def _keys_of(model: type[Frozen]) -> tuple[str, ...]:
 
 _KEYS = {
     "": _keys_of(PoolManifest),
+    "asked": _keys_of(Asked),
     "openai": _keys_of(OpenAIEntry),
     "anthropic": _keys_of(AnthropicEntry),
     "vllm": _keys_of(VllmEntry),

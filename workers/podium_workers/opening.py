@@ -104,12 +104,7 @@ def _pool(manifest: "PoolManifest", opened: Mapping[str, Worker], asks: Mapping[
         workers=tuple(opened[name] for name in doers),
         asks=asks,
         conductor=manifest.conductor or planner or strongest(doers, asks),
-        conductor_form=manifest.conductor_form,
-        conductor_shows=manifest.conductor_shows,
-        conductor_prompt=manifest.conductor_prompt,
-        conductor_prices=manifest.conductor_prices,
-        conductor_steps=manifest.conductor_steps,
-        conductor_team=manifest.conductor_team,
+        asked=manifest.asked,
         planner=opened[planner] if planner else None,
     )
 

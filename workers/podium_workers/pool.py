@@ -3,8 +3,9 @@
 import difflib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
+from podium_workers.asked import Asked
 from podium_workers.errors import PoolSelectionError, WorkerError
 from podium_workers.worker import Frozen, Worker, WorkerCard
 
@@ -21,21 +22,14 @@ class Keyed(Protocol):
 
 @dataclass(frozen=True)
 class Pool:
-    """Workers, the strongest first, and which of them writes plans in which form."""
+    """Workers, the strongest first, and which of them writes plans."""
 
     workers: tuple[Worker, ...]
     """Those that plans may give steps to."""
     conductor: str
     """Name of the worker that writes plans."""
-    conductor_form: Literal["json", "lists"] = "json"
-    conductor_shows: Literal["cards", "ordinals"] = "cards"
-    conductor_prompt: Literal["full", "brief"] = "full"
-    conductor_prices: bool = False
-    """Whether it is told what each worker costs."""
-    conductor_steps: int | None = None
-    """Steps at most in one of its plans; None leaves that to whoever asks for them."""
-    conductor_team: tuple[str, ...] = ()
-    """The workers of its training in their order; empty when it was not trained, or none knows."""
+    asked: Asked = field(default_factory=Asked)
+    """How that one is asked for them."""
     asks: Mapping[str, str] = field(default_factory=dict[str, str])
     """Which worker gets the prompts of another one, by the other one's name."""
     planner: Worker | None = None
@@ -57,20 +51,20 @@ class Pool:
     @property
     def team(self) -> tuple[WorkerCard, ...]:
         """The workers as the conductor is shown them: in the order of its training, if known."""
-        order = {name: place for place, name in enumerate(self.conductor_team)}
+        order = {name: place for place, name in enumerate(self.asked.team)}
         return tuple(sorted(self.cards, key=lambda card: order.get(card.name, len(order))))
 
     @property
     def remark(self) -> str:
         """One sentence on how the team is not that of the conductor's training; else empty."""
         team = tuple(card.name for card in self.team)
-        if not self.conductor_team or team == self.conductor_team:
+        if not self.asked.team or team == self.asked.team:
             return ""
-        by_number = self.conductor_shows == "ordinals"
+        by_number = self.asked.shows == "ordinals"
         how = "chooses by number" if by_number else "knows them by what was said of them"
         means = "its choice may mean nothing" if by_number else "it may choose worse"
         return (
-            f"The conductor {self.conductor!r} was trained with {', '.join(self.conductor_team)} "
+            f"The conductor {self.conductor!r} was trained with {', '.join(self.asked.team)} "
             f"and {how}; this team is {', '.join(team)}, so that {means} here."
         )
 
@@ -82,22 +76,14 @@ class Pool:
         """
         if self.planner is None or name == self.planner.card.name:
             return replace(self, conductor=name)
-        return replace(
-            self,
-            conductor=name,
-            conductor_form="json",
-            conductor_shows="cards",
-            conductor_prompt="full",
-            conductor_prices=False,
-            conductor_steps=None,
-            conductor_team=(),
-        )
+        return replace(self, conductor=name, asked=Asked())
 
     def without_planner(self) -> "Pool":
         """Only who does steps, in the pool's order: for whoever writes the plans by other means."""
         strong = strongest(self.names, self.asks)
         conductor = strong if self.planner else self.conductor
-        return replace(self, planner=None, conductor=conductor, conductor_team=())
+        asked = self.asked.model_copy(update={"team": ()})
+        return replace(self, planner=None, conductor=conductor, asked=asked)
 
     def wrapped(self, wrap: Callable[[Worker], Worker]) -> "Pool":
         """The pool with each of its workers in the hands of another one."""

@@ -201,12 +201,7 @@ def replay_pool(path: Path) -> Pool:
     return Pool(
         workers=tuple(ReplayWorker(card, cassette) for card in recorded.workers),
         conductor=recorded.conductor,
-        conductor_form=recorded.conductor_form,
-        conductor_shows=recorded.conductor_shows,
-        conductor_prompt=recorded.conductor_prompt,
-        conductor_prices=recorded.conductor_prices,
-        conductor_steps=recorded.conductor_steps,
-        conductor_team=recorded.conductor_team,
+        asked=recorded.asked,
         asks=recorded.asks,
         planner=ReplayWorker(recorded.planner, cassette) if recorded.planner else None,
     )

@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Literal
 
 from pydantic import Field, ValidationError
 
+from podium_workers.asked import Asked
 from podium_workers.entries import LocalEntry, ProgramEntry
 from podium_workers.entry import RESERVED, UNKNOWN_WINDOW
 from podium_workers.errors import ManifestError, ModelFileError, NotInstalledError
@@ -35,19 +35,11 @@ _GPUS = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 class Training(Frozen):
     """How a conductor was asked while it was trained, and so how it is to be asked."""
 
-    form: Literal["json", "lists"]
-    shows: Literal["cards", "ordinals"]
-    prompt: Literal["full", "brief"]
-    prices: bool = False
-    """Whether it was told what each worker costs."""
-    max_steps: int = Field(ge=1, le=20)
-    """Steps at most in one of its plans."""
+    asked: Asked
     context_window: int = Field(ge=_SMALLEST_WINDOW)
     """Tokens of a prompt and its plan together."""
     max_tokens: int = Field(ge=1)
     """Tokens of a plan at most, with its reasoning."""
-    workers: tuple[str, ...] = Field(min_length=1)
-    """The workers of its training, in their order."""
 
 
 @dataclass(frozen=True)
@@ -61,18 +53,11 @@ class GivenConductor:
 
     def leading(self, manifest: PoolManifest) -> PoolManifest:
         """*manifest* with this conductor, in the place of one that does nothing else there."""
-        asked: dict[str, object] = _PROMPTED
-        if how := self.training:
-            asked = {
-                "conductor_form": how.form,
-                "conductor_shows": how.shows,
-                "conductor_prompt": how.prompt,
-                "conductor_prices": how.prices,
-                "conductor_steps": how.max_steps,
-                "conductor_team": how.workers,
-            }
-        workers = (*manifest.doers, self.entry)
-        changes = {"workers": workers, "conductor": self.entry.name, **asked}
+        changes = {
+            "workers": (*manifest.doers, self.entry),
+            "conductor": self.entry.name,
+            "asked": self.training.asked if self.training else Asked(),
+        }
         return manifest.model_copy(update=changes)
 
     @property
@@ -80,18 +65,7 @@ class GivenConductor:
         """Where it lies and how it is asked."""
         if self.training is None:
             return f"{self.path}, prompted, since no {TRAINING} lies beside it"
-        return f"{self.path}, asked as in its training with {', '.join(self.training.workers)}"
-
-
-_PROMPTED: dict[str, object] = {
-    "conductor_form": "json",
-    "conductor_shows": "cards",
-    "conductor_prompt": "full",
-    "conductor_prices": False,
-    "conductor_steps": None,
-    "conductor_team": (),
-}
-"""How a conductor is asked that was not trained."""
+        return f"{self.path}, asked as in its training with {', '.join(self.training.asked.team)}"
 
 
 def is_path(conductor: str) -> bool:
@@ -124,7 +98,7 @@ def _led_by(manifest: PoolManifest, name: str) -> PoolManifest:
         raise ManifestError(f"conductor: {name!r} writes programs, not plans; choose another one.")
     if manifest.planner is None or manifest.planner.name == name:
         return manifest.model_copy(update={"conductor": name})
-    changes = {"workers": manifest.doers, "conductor": name, **_PROMPTED}
+    changes = {"workers": manifest.doers, "conductor": name, "asked": Asked()}
     return manifest.model_copy(update=changes)
 
 

@@ -12,7 +12,7 @@ from podium.plan import CALLER, PODIUM, Accept, Cut, Plan, Proposal, Step
 from podium.plan_grammar import lists_grammar
 from podium.plan_text import parse_plan, plan_schema, render_json, render_lists
 from podium.policy import Ask, State, accept_last
-from podium.policy.examples import examples
+from podium.policy.examples import CALLERS, examples, set_of
 from podium.prompting import fill, harmless, prompt_hash
 from podium.tokens import estimate_tokens
 from podium.window import prompt_budget, reply_limit, shorten
@@ -70,7 +70,7 @@ class Conductor:
 
     def _most(self, state: State) -> int:
         """Steps that the next plan may have."""
-        most, left = state.pool.conductor_steps or self.max_steps, state.steps_left
+        most, left = state.pool.asked.max_steps or self.max_steps, state.steps_left
         return most if left is None else min(most, left)
 
     def _candidates(self, state: State) -> tuple[WorkerCard, ...]:
@@ -119,7 +119,7 @@ class Conductor:
         self, state: State, card: WorkerCard, names: tuple[str, ...], trial: int
     ) -> ModelSettings:
         """Greedy at first; later tries sample, or they would fail in the same way."""
-        by_json = state.pool.conductor_form == "json"
+        by_json = state.pool.asked.form == "json"
         held = card.kind in _OWN_DECODING
         schema = plan_schema(
             names,
@@ -127,7 +127,7 @@ class Conductor:
             may_accept=bool(state.rounds),
             by_position=held,
         )
-        trained = state.pool.conductor_shows == "ordinals"
+        trained = state.pool.asked.shows == "ordinals"
         grammar = lists_grammar(
             len(names),
             max_steps=self._most(state),
@@ -168,7 +168,7 @@ def shown_names(state: State) -> tuple[str, ...]:
     The caller is no model, and is called by its name either way.
     """
     names = team(state)
-    if state.pool.conductor_shows == "ordinals":
+    if state.pool.asked.shows == "ordinals":
         numbered = enumerate(names)
         return tuple(name if name == CALLER else f"Model {n}" for n, name in numbered)
     return names
@@ -178,7 +178,7 @@ def conductor_prompt(
     state: State, card: WorkerCard, *, max_steps: int
 ) -> tuple[str, tuple[Cut, ...]]:
     """The prompt for the next plan, and what had to be cut for it."""
-    lists = state.pool.conductor_form == "lists"
+    lists = state.pool.asked.form == "lists"
     values = {
         "max_steps": str(max_steps),
         "team": _team_text(state),
@@ -186,6 +186,7 @@ def conductor_prompt(
             shown_names(state)[: len(state.pool.names)],
             lists=lists,
             max_steps=max_steps,
+            named=state.pool.asked.examples,
             program=_program(state),
             caller=shown_names(state) if state.request.caller else (),
         ),
@@ -205,18 +206,18 @@ def _plan_limit(card: WorkerCard) -> int:
 def _hash(state: State) -> str:
     """Identity of all texts that shape a plan of this round."""
     again = (_round_template(state),) if state.rounds else ()
-    caller = ("caller", "caller_examples") if state.request.caller else ()
-    return prompt_hash(_template(state), "examples", *again, *caller)
+    caller = ("caller", CALLERS) if state.request.caller else ()
+    return prompt_hash(_template(state), set_of(state.pool.asked.examples), *again, *caller)
 
 
 def _template(state: State) -> str:
-    if state.pool.conductor_prompt == "brief":
+    if state.pool.asked.prompt == "brief":
         return "conductor_brief"
-    return "conductor_lists" if state.pool.conductor_form == "lists" else "conductor"
+    return "conductor_lists" if state.pool.asked.form == "lists" else "conductor"
 
 
 def _round_template(state: State) -> str:
-    brief = state.pool.conductor_prompt == "brief"
+    brief = state.pool.asked.prompt == "brief"
     return "conductor_brief_round" if brief else "conductor_round"
 
 
@@ -242,14 +243,14 @@ def _shortened(part: str, text: str, tokens: int) -> tuple[str, tuple[Cut, ...]]
 
 def _program(state: State) -> str | None:
     """The worker that calculates by programs, where workers are shown by what they are."""
-    if state.pool.conductor_shows == "ordinals":
+    if state.pool.asked.shows == "ordinals":
         return None
     return next((card.name for card in state.pool.cards if card.kind == "program"), None)
 
 
 def _team_text(state: State) -> str:
-    pool, lists = state.pool, state.pool.conductor_form == "lists"
-    by_number = pool.conductor_shows == "ordinals"
+    pool, lists = state.pool, state.pool.asked.form == "lists"
+    by_number = pool.asked.shows == "ordinals"
     told = [_told(card, pool) for card in pool.team]
     if state.request.depth > 0:
         text = "a whole team of its own, for a part that is itself a big question"
@@ -268,8 +269,8 @@ def _team_text(state: State) -> str:
 
 def _told(card: WorkerCard, pool: Pool) -> str:
     """What the conductor is told of a worker; nothing at all where it is a mere number."""
-    price = card.told_price if pool.conductor_prices else ""
-    if pool.conductor_shows == "ordinals":
+    price = card.told_price if pool.asked.prices else ""
+    if pool.asked.shows == "ordinals":
         return price
     known = f"{card.name}: {card.good_at or card.model}"
     return f"{known} ({price})" if price else known
@@ -303,7 +304,7 @@ def _history(state: State, card: WorkerCard, max_steps: int) -> tuple[str, tuple
             for step in plan.steps
         )
     )
-    lists = state.pool.conductor_form == "lists"
+    lists = state.pool.asked.form == "lists"
     # A plan that the user has edited may name others, the caller among them.
     known = dict.fromkeys((*team(state), *(step.worker for step in own.steps)))
     written = render_lists(own, tuple(known)) if lists else render_json(_renamed(own, state))

@@ -3,6 +3,10 @@
 The plans are written for a strong worker (0) and a light one (1) and shown with the names of the
 team at hand. Where the team has a worker that writes and runs programs, calculations are its.
 Where steps may be given to the caller, one more example shows what for.
+
+There are three sets. `general` is for prompted conductors. The others are for training, four
+examples each, as in the paper (papers.md 1.2): `tasks` has one of each task that the paper trains
+on, `apart` only tasks that it does not train on.
 """
 
 from collections.abc import Sequence
@@ -13,6 +17,7 @@ from pydantic import TypeAdapter
 from podium.plan import CALLER, Plan, Step
 from podium.plan_text import render_json, render_lists
 from podium.prompting import PROMPTS
+from podium_workers.asked import ExampleSet
 from podium_workers.worker import Frozen
 
 
@@ -31,10 +36,20 @@ class _Example(Frozen):
 
 
 _ADAPTER = TypeAdapter(_Example)
-_EXAMPLES = tuple(_ADAPTER.validate_json(line) for line in PROMPTS["examples"].splitlines())
-_WITH_CALLER = tuple(
-    _ADAPTER.validate_json(line) for line in PROMPTS["caller_examples"].splitlines()
-)
+CALLERS = "examples_caller"
+"""Prompt that shows what steps of the caller are for."""
+
+
+def set_of(name: ExampleSet) -> str:
+    """The prompt that holds a set of examples."""
+    return f"examples_{name}"
+
+
+_EXAMPLES = {
+    prompt: tuple(map(_ADAPTER.validate_json, text.splitlines()))
+    for prompt, text in PROMPTS.items()
+    if prompt.startswith("examples_")
+}
 
 
 def examples(
@@ -42,16 +57,17 @@ def examples(
     *,
     lists: bool,
     max_steps: int,
+    named: ExampleSet = "general",
     program: str | None = None,
     caller: Sequence[str] = (),
 ) -> str:
-    """The examples that fit into *max_steps*, as the conductor's prompt shows them.
+    """The examples of a set that fit into *max_steps*, as the conductor's prompt shows them.
 
     *program* is the worker that calculates by programs, if the team has one. *caller* is the whole
     team, the caller as its last, if steps may be given to the caller.
     """
     blocks: list[str] = []
-    for example in (*_EXAMPLES, *(_WITH_CALLER if caller else ())):
+    for example in (*_EXAMPLES[set_of(named)], *(_EXAMPLES[CALLERS] if caller else ())):
         steps = (program and example.with_program) or example.steps
         if not 1 <= len(steps) <= max_steps:
             continue

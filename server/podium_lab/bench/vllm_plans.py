@@ -131,7 +131,7 @@ class Bench:
 
     async def asked_for(self, form: Form, question: str) -> Asked:
         """What the conductor asks for a plan with, at its first try."""
-        pool = replace(self.pool, conductor_form=form)
+        pool = replace(self.pool, asked=self.pool.asked.model_copy(update={"form": form}))
         state = State(RunRequest(question=question), pool, fence=FENCE, seed=0)
         asked: list[Asked] = []
 

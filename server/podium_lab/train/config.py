@@ -16,6 +16,7 @@ from podium_lab.train.simulated import Skills
 from podium_lab.train.tasksets import Taskset
 from podium_lab.train.trinity.config import Evolution
 from podium_lab.train.watch import StopRules
+from podium_workers.asked import Asked, Form, Shows
 from podium_workers.worker import Frozen
 
 Dtype = Literal["float32", "bfloat16"]
@@ -43,17 +44,20 @@ class Model(Frozen):
     """Topmost layers that get adapters; the backward pass ends below them. None means all."""
 
 
-class Asked(Frozen):
-    """How the policy is asked: the settings of a pool manifest's conductor."""
+class PolicyAsked(Asked):
+    """How the policy is asked: as a pool's conductor, and in how many tokens."""
 
-    form: Literal["json", "lists"] = "lists"
-    shows: Literal["cards", "ordinals"] = "ordinals"
-    prompt: Literal["full", "brief"] = "full"
-    prices: bool = False
-    """Whether it is told what each worker costs."""
+    form: Form = "lists"
+    shows: Shows = "ordinals"
     max_steps: int = Field(default=5, ge=1, le=20)
     context_window: int = Field(default=8192, ge=256)
     """Tokens that the policy's prompt and plan may have together."""
+
+    @model_validator(mode="after")
+    def _shows_the_pools_order(self) -> Self:
+        if self.team:
+            raise ValueError("team: a training shows the workers in the pool's order; take it out")
+        return self
 
 
 class Workers(Frozen):
@@ -168,7 +172,7 @@ class Job(Frozen):
     """Where checkpoints, records and the trained model are kept."""
     seed: int = 0
     model: Model
-    asked: Asked = Field(default_factory=Asked)
+    asked: PolicyAsked = Field(default_factory=PolicyAsked)
     workers: Workers
     tasksets: tuple[Taskset, ...] = Field(min_length=1, alias="taskset")
     warm_start: WarmStart | None = None

@@ -12,6 +12,7 @@ from podium_lab.train.config import Job
 from podium_lab.train.errors import TrainingError
 from podium_lab.train.profiled import REPLIES
 from podium_lab.train.records import Records
+from podium_workers.asked import Asked
 from podium_workers.cassette import load_cassette
 from podium_workers.errors import ManifestError
 from podium_workers.trained import TRAINING, Training
@@ -71,7 +72,7 @@ def export(
         merge(trained, str(own) if own.is_dir() else base.base, partial)
     if form == "gguf":
         _packed(partial, to_gguf, converter)
-    text = card(records, form=_TOLD[form], workers=training.workers)
+    text = card(records, form=_TOLD[form], workers=training.asked.team)
     (partial / "README.md").write_text(text, encoding="utf-8")
     (partial / TRAINING).write_text(training.model_dump_json(indent=1) + "\n", encoding="utf-8")
     partial.rename(out)
@@ -85,14 +86,9 @@ def training_of(job: Job, folder: Path) -> Training:
         TrainingError: what says which workers it was trained with is not there.
     """
     return Training(
-        form=job.asked.form,
-        shows=job.asked.shows,
-        prompt=job.asked.prompt,
-        prices=job.asked.prices,
-        max_steps=job.asked.max_steps,
+        asked=Asked.of(job.asked).model_copy(update={"team": _workers(job, folder)}),
         context_window=job.asked.context_window,
         max_tokens=job.grpo.max_tokens,
-        workers=_workers(job, folder),
     )
 
 

@@ -10,7 +10,7 @@ from podium.config import Settings
 from podium.errors import SettingsError
 from podium.store import open_store
 from podium_lab.train.caching import cached
-from podium_lab.train.config import Asked, Job
+from podium_lab.train.config import Job, PolicyAsked
 from podium_lab.train.draws import Draw, draws
 from podium_lab.train.environment import Environment, shuffled
 from podium_lab.train.items import Item, Part, in_part
@@ -19,6 +19,7 @@ from podium_lab.train.profiled import REPLIES, profiled_pool, profiled_questions
 from podium_lab.train.purse import Purse
 from podium_lab.train.simulated import Simulation
 from podium_lab.train.tasksets import kept_apart, load
+from podium_workers.asked import Asked
 from podium_workers.manifest import load_manifest
 from podium_workers.opening import open_pool
 from podium_workers.pool import Pool
@@ -58,7 +59,7 @@ class Ground:
         return "live" if workers.manifest else "replay" if workers.recorded else "simulated"
 
 
-def policy_card(asked: Asked) -> WorkerCard:
+def policy_card(asked: PolicyAsked) -> WorkerCard:
     """The card of the policy that is trained: how much it can read."""
     return WorkerCard(
         name="policy", kind="policy", model="policy", where="local",
@@ -157,13 +158,7 @@ async def open_ground(
         _pools(job, items, environment, settings, place, repeats) as (pool, *again),
         open_store(job.folder / place.file("ledger.db")) as store,
     ):
-        asked = replace(
-            _trained_on(pool, job.workers.only),
-            conductor_form=job.asked.form,
-            conductor_shows=job.asked.shows,
-            conductor_prompt=job.asked.prompt,
-            conductor_prices=job.asked.prices,
-        )
+        asked = replace(_trained_on(pool, job.workers.only), asked=Asked.of(job.asked))
         scoring = Environment(
             store,
             judges=Judges(seconds=job.judge_seconds),

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import anyio
+from pydantic import Field
 
 from podium_lab.train.items import Goal, Item
 from podium_workers.scripted import ScriptedWorker
@@ -29,6 +30,9 @@ class Skills(Frozen):
     name: str
     by_kind: Mapping[str, float]
     """Share of the items of a kind that it can do; a kind that is not named it cannot do at all."""
+    overrides: float = Field(default=0.0, ge=0, le=1)
+    """Share of the items, of those of which it can do nothing, where it does not believe what it
+    reads and puts its own result in the place of a right one, as weak models do."""
     price: Price = Price(input=0, output=0)
     seconds: float = 0.0
     """How long a reply takes."""
@@ -59,6 +63,11 @@ class Simulation:
         """
         share = skills.by_kind.get(item.goals[place].kind, 0.0)
         return self._draw(skills.name, item.id, str(place)) < share
+
+    def overrides(self, skills: Skills, item: Item) -> bool:
+        """Whether a worker goes by its own result, though it can do nothing of an item."""
+        lost = not any(self.can(skills, item, place) for place in range(len(item.goals)))
+        return lost and self._draw(skills.name, item.id, "overrides") < skills.overrides
 
     def best_alone(self, workers: Iterable[Skills], item: Item) -> bool:
         """Whether any worker can answer an item alone: what the best single choice would give."""
@@ -99,7 +108,8 @@ class Simulation:
 
     def _results(self, skills: Skills, item: Item, material: str) -> list[str]:
         """What a worker has found of the goals of an item, in order, as far as it comes."""
-        found = {int(number): text for number, text in _FOUND.findall(material)}
+        read = {int(number): text for number, text in _FOUND.findall(material)}
+        found = {} if self.overrides(skills, item) else read
         results: list[str] = []
         right_so_far = True
         for place, goal in enumerate(item.goals):

@@ -9,6 +9,7 @@ from podium_lab.train.config import Job
 from podium_lab.train.errors import TrainingError
 from podium_lab.train.exporting import export
 from podium_lab.train.records import Records
+from podium_workers.asked import Asked
 from podium_workers.cassette import Recorder
 from podium_workers.pool import Pool
 from podium_workers.scripted import ScriptedWorker
@@ -57,13 +58,11 @@ async def keep_replies(file: Path, *names: str) -> Path:
 def test_an_export_says_how_its_conductor_was_asked(tmp_path: Path) -> None:
     said = exported(trained(tmp_path / "job"), tmp_path / "out")
     assert said == Training(
-        form="lists",
-        shows="ordinals",
-        prompt="brief",
-        max_steps=3,
+        asked=Asked(
+            form="lists", shows="ordinals", prompt="brief", max_steps=3, team=("second", "first")
+        ),
         context_window=900,
         max_tokens=48,
-        workers=("second", "first"),
     )
     entry = conductor_at(tmp_path / "out").entry
     assert (entry.context_window, entry.max_output_tokens, entry.steps) == (900, 48, False)
@@ -90,13 +89,13 @@ async def test_live_workers_are_known_by_the_replies_that_were_kept(
     assert not (tmp_path / "out").exists()
     await keep_replies(folder / "replies.jsonl", "a", "b", "c")
     said = exported(folder, tmp_path / "out")
-    assert said.workers == (("a", "c") if only else ("a", "b", "c"))
+    assert said.asked.team == (("a", "c") if only else ("a", "b", "c"))
 
 
 async def test_recorded_workers_are_known_by_their_cassette(tmp_path: Path) -> None:
     tape = await keep_replies(tmp_path / "tape.jsonl", "b", "a")
     said = exported(trained(tmp_path / "job", recorded=tape), tmp_path / "out")
-    assert said.workers == ("b", "a")
+    assert said.asked.team == ("b", "a")
 
 
 def test_a_gguf_keeps_the_account_of_its_training(tmp_path: Path) -> None:

@@ -54,6 +54,25 @@ def test_a_worker_that_knows_better_corrects_what_it_reads() -> None:
     assert "Answer: 5" in simulation.reply(unable, _prompt(item, wrong))
 
 
+def test_a_worker_may_put_its_own_result_in_the_place_of_a_right_one() -> None:
+    items = generate(300, seed=4, kinds=("facts",))
+    simulation = Simulation.of(items)
+    stubborn = Skills(name="stubborn", by_kind={"arithmetic": 1.0}, overrides=0.5)
+    kept = 0
+    for item in items:
+        right = simulation.reply(CERTAIN, _prompt(item))
+        kept += simulation.reply(stubborn, _prompt(item, right)) == right
+    assert abs(kept / len(items) - 0.5) < 0.08
+
+
+def test_a_worker_that_can_do_a_part_goes_on_all_the_same() -> None:
+    (item,) = generate(1, seed=1, kinds=("facts+arithmetic",))
+    simulation = Simulation.of([item])
+    calculates = Skills(name="c", by_kind={"arithmetic": 1.0}, overrides=1.0)
+    found = simulation.reply(Skills(name="k", by_kind={"facts": 1.0}), _prompt(item))
+    assert f"Answer: {item.answer}" in simulation.reply(calculates, _prompt(item, found))
+
+
 def test_what_a_single_worker_can_answer_is_known() -> None:
     (item,) = generate(1, seed=1, kinds=("facts+arithmetic",))
     simulation = Simulation.of([item])

@@ -8,7 +8,7 @@ from podium_lab.train.config import Job
 from podium_lab.train.opening import asked_rows, open_ground, training_draws
 
 POOL = """
-conductor_team = ["two", "one"]
+asked.team = ["two", "one"]
 [[worker]]
 name = "veteran"
 kind = "scripted"
