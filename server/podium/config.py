@@ -124,6 +124,11 @@ class Settings(Frozen):
         return self.store.with_name(f"{self.store.stem}-tokens.json")
 
     @property
+    def environments_dir(self) -> Path:
+        """Where programs lie that need a Python environment of their own, vLLM among them."""
+        return self.models_dir.parent / "environments"
+
+    @property
     def profiles_dir(self) -> Path:
         """Where it is kept what workers were measured to be good at."""
         return self.state_dir.parent / "profiles"

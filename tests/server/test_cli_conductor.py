@@ -1,6 +1,7 @@
 """`--conductor`: a worker of the pool, or the path of a model that does nothing but write plans."""
 
 import json
+import sys
 from pathlib import Path
 from typing import cast
 
@@ -66,6 +67,19 @@ def test_a_worker_by_name_writes_the_plan_instead(led: CommandLine):
     assert proposal["worker"] == "boss"
 
 
+@pytest.mark.parametrize("command", ["resume", "fork"])
+def test_a_run_that_goes_on_may_have_another_conductor(led: CommandLine, command: str):
+    first = "ask" if command == "fork" else "plan"
+    begun = led.inside(first, "Who says what?", "--rounds", "2", "--json")
+    run_id = str(begun.data["run_id"])
+    more = ("--step", "0") if command == "fork" else ()
+    done = led.inside(command, run_id, *more, "--conductor", "boss", "--json")
+    assert done.code == 0, done.err
+    shown = led.inside("show", str(done.data["run_id"]), "--json").data
+    proposals = cast("list[dict[str, JsonValue]]", shown["proposals"])
+    assert [proposal["worker"] for proposal in proposals[:2]] == ["planner", "boss"]
+
+
 def test_a_plan_says_that_another_wrote_it(led: CommandLine):
     far = 'kind = "openai"\nmodel = "m"\napi_key_env = "NO_SUCH_KEY"\nsteps = false\n'
     led.pool.write_text(led.pool.read_text().replace(PLANNER, '\n[[worker]]\nname = "far"\n' + far))
@@ -119,6 +133,23 @@ def test_a_folder_for_vllm_says_what_to_type_where_there_is_none(podium: Command
     done = bare.inside("ask", "Why?", "--conductor", "trained")
     assert done.code == 1
     assert "trained is a folder for vLLM. vLLM is not installed: make an environment" in done.err
+
+
+def test_doctor_says_that_a_folder_needs_vllm_where_there_is_none(podium: CommandLine):
+    folder = podium.folder / "trained"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    bare = CommandLine(podium.folder, {"PATH": "", "PODIUM_CONDUCTOR": "./trained"})
+    assert checks(bare)["worker trained"].startswith("vLLM is not installed: make an environment")
+    python = folder / "bin" / "python"
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
+    (folder / "bin" / "vllm").write_text("#!/bin/sh\n")
+    (folder / "bin" / "vllm").chmod(0o755)
+    found = CommandLine(
+        podium.folder, {"PATH": str(folder / "bin"), "PODIUM_CONDUCTOR": "./trained"}
+    )
+    assert "worker trained" not in checks(found)
 
 
 def test_a_replay_has_the_conductors_that_were_recorded(led: CommandLine):

@@ -11,7 +11,7 @@ from podium.cli.compose import open_podium
 from podium.cli.following import ask as ask_and_follow
 from podium.cli.following import choose_progress
 from podium.cli.invocation import Invocation, pass_invocation
-from podium.cli.questions import Asked, question_options
+from podium.cli.questions import GivenQuestion, question_options
 from podium.cli.signals import stoppable
 from podium.plan import Step
 from podium.trace import RunRequest
@@ -49,7 +49,7 @@ def ask(
     something piped in, the pipe is a file named stdin. A question that is being worked on, in
     another window say, is waited for and not asked twice.
     """
-    asked = Asked.model_validate(given)
+    asked = GivenQuestion.model_validate(given)
     invocation = invocation.with_given(conductor=asked.conductor)
     request, steps = asked.request(invocation.settings), asked.plan()
     asking = _Ask(invocation, request, steps or (), asked.fresh, quiet)

@@ -39,6 +39,7 @@ from podium_workers.errors import ManifestError, NotInstalledError
 from podium_workers.hosted_entries import VllmEntry
 from podium_workers.manifest import KEY_VARIABLES, PoolManifest
 from podium_workers.sandbox import Sandbox
+from podium_workers.vllm_options import find_python
 from podium_workers.weights import is_present, path_of
 
 LIBRARIES = ("mcp", "openai", "anthropic")
@@ -171,7 +172,7 @@ def _lacks(
     if isinstance(entry, CommandEntry | ProgramEntry):
         return _lacks_a_program(entry, environment)
     if isinstance(entry, VllmEntry) and entry.is_own:
-        return None
+        return _lacks_vllm(entry, settings, environment)
     variable = entry.api_key_env if isinstance(entry, VllmEntry) else entry.key_variable
     if variable and not environment.get(variable):
         return f"its key is missing: {variable} is not set", f"export {variable}=…"
@@ -189,6 +190,16 @@ def _lacks_a_program(
             anyio.run(Sandbox(environment.get("PATH")).check)
     except NotInstalledError as error:
         return error.message, "install it, then: podium workers"
+    return None
+
+
+def _lacks_vllm(
+    entry: VllmEntry, settings: Settings, environment: Mapping[str, str]
+) -> tuple[str, str] | None:
+    try:
+        find_python(entry.python, settings.environments_dir, environment.get("PATH"))
+    except NotInstalledError as error:
+        return error.message, "then: podium workers"
     return None
 
 

@@ -109,8 +109,8 @@ def _see_vllm(settings: Settings, environment: Mapping[str, str], manifest: Pool
     planner = manifest.planner
     if settings.conductor is None or not isinstance(planner, VllmEntry) or not planner.is_own:
         return ""
-    environments = settings.models_dir.parent / "environments"
-    return need_vllm(Path(settings.conductor), environments, environment.get("PATH"))
+    path = Path(settings.conductor)
+    return need_vllm(path, settings.environments_dir, environment.get("PATH"))
 
 
 @asynccontextmanager

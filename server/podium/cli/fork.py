@@ -9,6 +9,7 @@ from podium.cli.answering import finish
 from podium.cli.compose import Podium, open_podium
 from podium.cli.following import answer, check_pool, choose_progress
 from podium.cli.invocation import Invocation, pass_invocation
+from podium.cli.questions import conductor_option
 from podium.cli.ranges import Whole, filled
 from podium.cli.record import Record, record
 from podium.cli.saying import say
@@ -33,6 +34,7 @@ Examples:
 )  # fmt: skip
 @click.option("--worker", callback=filled, metavar="NAME", help="Who does that step instead.")
 @click.option("--subtask", callback=filled, metavar="TEXT", help="What that step is to do instead.")
+@conductor_option
 @click.option("--json", "json_", is_flag=True, help="One JSON object on stdout.")
 @click.option("--quiet", is_flag=True, help="No progress and no receipt on stderr.")
 @pass_invocation
@@ -45,6 +47,7 @@ def fork(
     number: int,
     worker: str | None,
     subtask: str | None,
+    conductor: str | None,
     json_: bool,
     quiet: bool,
 ) -> None:
@@ -55,7 +58,7 @@ def fork(
     """
     parts = {"worker": worker, "subtask": subtask}
     changes: dict[str, object] = {name: value for name, value in parts.items() if value is not None}
-    forking = _Fork(invocation, run_id, number, changes, quiet)
+    forking = _Fork(invocation.with_given(conductor=conductor), run_id, number, changes, quiet)
     finish(ctx, anyio.run(stoppable, forking.run), json_=json_, quiet=quiet)
 
 

@@ -10,7 +10,7 @@ from podium.cli.compose import open_podium
 from podium.cli.following import begin, choose_progress, follow
 from podium.cli.invocation import Invocation, pass_invocation
 from podium.cli.progress import reads
-from podium.cli.questions import Asked, question_options
+from podium.cli.questions import GivenQuestion, question_options
 from podium.cli.record import Record, record
 from podium.cli.signals import stoppable
 from podium.cli.wording import as_json, count, put, put_json
@@ -60,7 +60,7 @@ def plan(invocation: Invocation, *, json_: bool, quiet: bool, **given: object) -
     Nothing is called but the conductor. The plan is kept as a run that can be started, walked step
     by step, or changed.
     """
-    asked = Asked.model_validate(given)
+    asked = GivenQuestion.model_validate(given)
     invocation = invocation.with_given(conductor=asked.conductor)
     # Whoever starts it later has seen it.
     request = asked.request(invocation.settings).model_copy(update={"approve": "nothing"})

@@ -123,7 +123,7 @@ def limit_options(command: Command) -> Command:
     return command
 
 
-class Asked(Frozen):
+class GivenQuestion(Frozen):
     """A question as it stands on the command line."""
 
     question: str | None

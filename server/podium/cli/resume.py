@@ -10,7 +10,7 @@ from podium.cli.approving import Left, left, settled, take_as_yes
 from podium.cli.compose import Podium, open_podium
 from podium.cli.following import answer, check_pool, choose_progress, use_plan
 from podium.cli.invocation import Invocation, pass_invocation
-from podium.cli.questions import limit_options, read_plan
+from podium.cli.questions import conductor_option, limit_options, read_plan
 from podium.cli.signals import stoppable
 from podium.plan import Step
 from podium.revision import change_limits
@@ -30,6 +30,7 @@ Examples:
 @click.option(
     "--plan", "plan_source", metavar="FILE", help="Your own plan from now on, - for stdin."
 )
+@conductor_option
 @click.option("--json", "json_", is_flag=True, help="One JSON object on stdout.")
 @click.option("--quiet", is_flag=True, help="No progress and no receipt on stderr.")
 @pass_invocation
@@ -40,6 +41,7 @@ def resume(
     *,
     run_id: str,
     plan_source: str | None,
+    conductor: str | None,
     json_: bool,
     quiet: bool,
     **limits: object,
@@ -48,6 +50,7 @@ def resume(
 
     Limits that are given replace the run's own. A run that another Podium works on is waited for.
     """
+    invocation = invocation.with_given(conductor=conductor)
     changes = {name: value for name, value in limits.items() if value}
     steps = None if plan_source is None else read_plan(plan_source)
     resuming = _Resume(invocation, run_id, changes, steps, quiet)

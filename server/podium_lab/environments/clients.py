@@ -44,7 +44,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    beside = load_settings(os.environ).settings.models_dir.parent / "environments"
+    beside = load_settings(os.environ).settings.environments_dir
     parser.add_argument("--folder", type=Path, default=beside, help="the folder for environments")
     print(make(parser.parse_args().folder.absolute()))
 

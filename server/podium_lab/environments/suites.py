@@ -54,7 +54,7 @@ class Environments:
     @classmethod
     def usual(cls) -> "Environments":
         """Beside the folder of the models, as the settings name it."""
-        return cls(load_settings(os.environ).settings.models_dir.parent / "environments")
+        return cls(load_settings(os.environ).settings.environments_dir)
 
     def command(self, name: str) -> list[str] | None:
         """What a suite is called by, when it is there in the versions named above."""
