@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer
 from trl.models.utils import unwrap_model_for_generation
 from trl.trainer.grpo_trainer import GRPOTrainer
 
@@ -46,10 +47,48 @@ def positions(mask: Tensor) -> Tensor:
     return (mask.cumsum(-1) - 1).clamp(min=0)
 
 
+class RoomyLayer(DynamicLayer):
+    """What one layer keeps of texts that grow, with room for their ends from the beginning.
+
+    The library's own one copies all of it for each token: half of the time that writing takes.
+    """
+
+    def __init__(self, read: DynamicLayer, room: int) -> None:
+        super().__init__()
+        self.lazy_initialization(read.keys, read.values)
+        self._length = read.keys.shape[-2]
+        self._whole = tuple(_with_room(kept, room) for kept in (read.keys, read.values))
+        self._show()
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any
+    ) -> tuple[Tensor, Tensor]:
+        """All keys and values, with those of the newest tokens."""
+        begin, self._length = self._length, self._length + key_states.shape[-2]
+        for whole, newest in zip(self._whole, (key_states, value_states), strict=True):
+            whole[..., begin : self._length, :] = newest
+        self._show()
+        return self.keys, self.values
+
+    def _show(self) -> None:
+        self.keys, self.values = (whole[..., : self._length, :] for whole in self._whole)
+
+
+def _with_room(kept: Tensor, room: int) -> Tensor:
+    whole = kept.new_empty((*kept.shape[:-2], kept.shape[-2] + room, kept.shape[-1]))
+    whole[..., : kept.shape[-2], :] = kept
+    return whole
+
+
 def write(model: Any, ids: Tensor, mask: Tensor, settings: Any, processors: Any = None) -> Tensor:
     """Prompts with what the model writes to them; prompts are padded on the left."""
-    cache = read(_causal(model), ids, mask) if _is_worth_it(ids, mask) else None
-    known = {} if cache is None else {"cache": cache}
+    known: dict[str, Any] = {}
+    if ids.device.type == "cpu":
+        known["cache"] = cache = read(_causal(model), ids, mask)
+        cache.layers = [
+            RoomyLayer(layer, settings.max_new_tokens) if type(layer) is DynamicLayer else layer
+            for layer in cache.layers
+        ]
     return model.generate(
         input_ids=ids, attention_mask=mask, generation_config=settings,
         logits_processor=processors, **known,
