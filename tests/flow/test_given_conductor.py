@@ -7,6 +7,7 @@ import pytest
 from pydantic import JsonValue
 from tests.command_line import CommandLine, Done
 
+from podium_workers.asked import Asked
 from podium_workers.catalogue import lookup
 from podium_workers.trained import TRAINING, Training
 from podium_workers.weights import path_of
@@ -26,13 +27,9 @@ kind = "scripted"
 replies = ["The Pacific, says the second."]
 """
 HOW = Training(
-    form="lists",
-    shows="ordinals",
-    prompt="brief",
-    max_steps=2,
+    asked=Asked(form="lists", shows="ordinals", prompt="brief", max_steps=2, team=TEAM),
     context_window=2048,
     max_tokens=400,
-    workers=TEAM,
 )
 
 

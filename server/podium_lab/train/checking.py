@@ -120,7 +120,7 @@ async def _rollout(ground: Ground, draw: Draw, *, ask: bool) -> tuple[Score, Sco
         scripted = (ScriptedWorker(card, ["stand-in"]) for card in pool.cards)
         pool = replace(pool, workers=tuple(scripted))
     plan = random_plan(draw.workers, random.Random(ground.job.seed), two_steps=1.0)
-    if ground.job.asked.max_steps < len(plan.steps):
+    if ground.job.asked.plan_steps < len(plan.steps):
         plan = random_plan(draw.workers, random.Random(ground.job.seed), two_steps=0.0)
     text = rendered(plan, draw.workers, ground.job.asked.form)
     environment = ground.environment

@@ -49,9 +49,15 @@ class PolicyAsked(Asked):
 
     form: Form = "lists"
     shows: Shows = "ordinals"
-    max_steps: int = Field(default=5, ge=1, le=20)
+    max_steps: int | None = Field(default=5, ge=1, le=20)
     context_window: int = Field(default=8192, ge=256)
     """Tokens that the policy's prompt and plan may have together."""
+
+    @property
+    def plan_steps(self) -> int:
+        """Steps at most in one plan."""
+        assert self.max_steps is not None, "a job's file cannot say None"
+        return self.max_steps
 
     @model_validator(mode="after")
     def _shows_the_pools_order(self) -> Self:

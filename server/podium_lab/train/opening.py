@@ -163,7 +163,7 @@ async def open_ground(
             store,
             judges=Judges(seconds=job.judge_seconds),
             rewards=job.rewards,
-            max_steps=job.asked.max_steps,
+            max_steps=job.asked.plan_steps,
             max_seconds=job.rollout_seconds,
             purse=Purse(job.max_usd / place.of, job.workers.parallel) if job.max_usd else None,
         )

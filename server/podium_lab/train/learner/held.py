@@ -74,7 +74,7 @@ def grammar_text(job: Job, workers: int, *, later: bool = False) -> str:
     """
     return lists_grammar(
         workers,
-        max_steps=job.asked.max_steps,
+        max_steps=job.asked.plan_steps,
         may_accept=later,
         prose=job.grpo.prose,
         counted=False,
