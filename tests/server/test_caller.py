@@ -259,8 +259,7 @@ async def test_of_two_answers_at_once_one_is_heard(tmp_path: Path):
     heard: list[str] = []
     refused: list[RunError] = []
 
-    async def give(runs: Runs, run: Run, result: str) -> None:
-        ask = await the_ask(runs, run)
+    async def give(runs: Runs, ask: Ask, result: str) -> None:
         try:
             await respond(runs, run, ask, {"result": result})
             heard.append(result)
@@ -272,9 +271,10 @@ async def test_of_two_answers_at_once_one_is_heard(tmp_path: Path):
         opened(tmp_path, worker("ann"), plan=RUNS_TESTS) as right,
     ):
         run = await asked(left)
+        asks = [await the_ask(left, run), await the_ask(right, run)]
         async with anyio.create_task_group() as group:
-            group.start_soon(give, left, run, "From the left.")
-            group.start_soon(give, right, run, "From the right.")
+            group.start_soon(give, left, asks[0], "From the left.")
+            group.start_soon(give, right, asks[1], "From the right.")
         await waited(left, run)
         await waited(right, run)
         assert len(heard) == len(refused) == 1

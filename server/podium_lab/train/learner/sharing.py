@@ -53,11 +53,11 @@ class RoomyLayer(DynamicLayer):
     The library's own one copies all of it for each token: half of the time that writing takes.
     """
 
-    def __init__(self, read: DynamicLayer, room: int) -> None:
+    def __init__(self, keys: Tensor, values: Tensor, room: int) -> None:
         super().__init__()
-        self.lazy_initialization(read.keys, read.values)
-        self._length = read.keys.shape[-2]
-        self._whole = tuple(_with_room(kept, room) for kept in (read.keys, read.values))
+        self.lazy_initialization(keys, values)
+        self._length = keys.shape[-2]
+        self._keys, self._values = _with_room(keys, room), _with_room(values, room)
         self._show()
 
     def update(
@@ -65,13 +65,20 @@ class RoomyLayer(DynamicLayer):
     ) -> tuple[Tensor, Tensor]:
         """All keys and values, with those of the newest tokens."""
         begin, self._length = self._length, self._length + key_states.shape[-2]
-        for whole, newest in zip(self._whole, (key_states, value_states), strict=True):
-            whole[..., begin : self._length, :] = newest
-        self._show()
-        return self.keys, self.values
+        self._keys[..., begin : self._length, :] = key_states
+        self._values[..., begin : self._length, :] = value_states
+        return self._show()
 
-    def _show(self) -> None:
-        self.keys, self.values = (whole[..., : self._length, :] for whole in self._whole)
+    def _show(self) -> tuple[Tensor, Tensor]:
+        keys, values = (whole[..., : self._length, :] for whole in (self._keys, self._values))
+        self.keys, self.values = keys, values
+        return keys, values
+
+
+def _roomy(layer: Any, room: int) -> Any:
+    """A layer of the plain kind with room; one of another kind, which forgets, as it is."""
+    kept: Any = layer  # its type says that keys may be missing still
+    return RoomyLayer(kept.keys, kept.values, room) if type(layer) is DynamicLayer else layer
 
 
 def _with_room(kept: Tensor, room: int) -> Tensor:
@@ -85,10 +92,7 @@ def write(model: Any, ids: Tensor, mask: Tensor, settings: Any, processors: Any 
     known: dict[str, Any] = {}
     if ids.device.type == "cpu":
         known["cache"] = cache = read(_causal(model), ids, mask)
-        cache.layers = [
-            RoomyLayer(layer, settings.max_new_tokens) if type(layer) is DynamicLayer else layer
-            for layer in cache.layers
-        ]
+        cache.layers = [_roomy(layer, settings.max_new_tokens) for layer in cache.layers]
     return model.generate(
         input_ids=ids, attention_mask=mask, generation_config=settings,
         logits_processor=processors, **known,
