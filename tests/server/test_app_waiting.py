@@ -11,7 +11,9 @@ from pydantic import JsonValue
 from tests.app_client import ERAS, Era, surface, text
 from tests.core_parts import BOUND_S, by_subtask, hanging, plan_of, step, worker
 
+from podium.app import waiting
 from podium.app.clients import PATIENCE_S, known_clients, patience
+from podium.app.waiting import Progress
 from podium_workers.scripted import Line
 
 EARLY: dict[str, JsonValue] = {"question": "Long?", "strategy": "given", "max_wait_s": 0.05}
@@ -120,6 +122,59 @@ async def test_progress_of_parallel_steps_rises_and_begins_with_the_run(
     assert told[0][1].startswith(f"run {done.structured_content['run_id']}: ")
     for number in range(5):
         assert any(f"step finished: step {number}" in line for _, line in told)
+
+
+async def test_a_slow_connection_hears_of_every_step_before_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once = Progress.tell
+
+    async def slowly(progress: Progress, line: str) -> None:
+        await anyio.sleep(0.03)
+        await at_once(progress, line)
+
+    monkeypatch.setattr(Progress, "tell", slowly)
+    told: list[tuple[float, str]] = []
+    plan = plan_of(*(step("solo", f"Part {number}.") for number in range(4)))
+    async with surface(tmp_path, worker("solo"), plans=[plan]) as seen:
+        with anyio.fail_after(BOUND_S):
+            await _asked(seen.client, told)
+    for number in range(4):
+        assert any(f"step finished: step {number}" in line for _, line in told)
+
+
+async def test_an_answer_does_not_wait_for_long_for_a_connection_that_takes_no_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(progress: Progress, line: str) -> None:
+        if "waiting for it" not in line:
+            await anyio.sleep_forever()
+
+    monkeypatch.setattr(Progress, "tell", never)
+    monkeypatch.setattr(waiting, "LAST_WORDS_S", 0.05)
+    async with surface(tmp_path, worker("solo")) as seen:
+        with anyio.fail_after(BOUND_S):
+            assert text(await _asked(seen.client, [])).startswith("Done.")
+
+
+async def test_a_run_of_another_process_gives_signs_of_life_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "PROGRESS_S", 0.05)
+    told: list[tuple[float, str]] = []
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, message or ""))
+
+    hangs = worker("solo", by_subtask({"Do it.": hanging()}))
+    async with surface(tmp_path, hangs) as works, surface(tmp_path, hangs) as waits:
+        with anyio.fail_after(BOUND_S):
+            early = await works.call("orchestrate", **EARLY)
+            assert early.structured_content is not None
+            arguments = {"run_id": early.structured_content["run_id"], "wait_s": 0.6}
+            await waits.client.call_tool("get_run", arguments, progress_callback=note)
+    assert len(told) >= 3
+    assert all(line.startswith("working (") for _, line in told[1:])
 
 
 async def _asked(client: Client, told: list[tuple[float, str]]) -> CallToolResult:

@@ -15,6 +15,8 @@ from podium_workers.worker import mend
 
 PROGRESS_S = 8.0
 """Seconds between signs of life while nothing happens; idle limits of clients start at 10."""
+LAST_WORDS_S = 2.0
+"""How long an answer waits until a slow connection has taken the progress that led to it."""
 _LONGEST = 200
 """Characters that a sign of life shows of an event."""
 
@@ -69,21 +71,31 @@ async def carry_on(
 
 async def _watched(runs: Runs, run: Run, progress: Progress, seconds: float) -> Run:
     failed: PodiumError | None = None
+    told = anyio.Event()
     async with runs.watch(run.run_id) as events, anyio.create_task_group() as group:
         await progress.begin(run)
-        group.start_soon(_report, events, progress)
+        group.start_soon(_report, events, progress, told)
         try:
             run = await runs.wait(run.run_id, seconds)
         except PodiumError as error:  # raised below: the group would wrap it
             failed = error
+        if failed or run.status != "running":
+            with anyio.move_on_after(LAST_WORDS_S):
+                await told.wait()
         group.cancel_scope.cancel()
     if failed:
         raise failed
     return run
 
 
-async def _report(events: MemoryObjectReceiveStream[Event], progress: Progress) -> None:
-    """One line for each event, and a sign of life while nothing happens."""
+async def _report(
+    events: MemoryObjectReceiveStream[Event], progress: Progress, told: anyio.Event
+) -> None:
+    """One line for each event, and a sign of life while nothing happens; until cancelled.
+
+    *told* is set when there are no more events. There are none at all of a run that another process
+    works on, but it is waited for all the same.
+    """
     last = "working"
     started = anyio.current_time()
     while True:
@@ -92,7 +104,8 @@ async def _report(events: MemoryObjectReceiveStream[Event], progress: Progress) 
             try:
                 event = await events.receive()
             except anyio.EndOfStream:
-                return
+                told.set()
+                await anyio.sleep_forever()
         if event is not None:
             step = "" if event.step is None else f"step {event.step} "
             by = f"{event.worker} " if event.worker else ""
