@@ -33,6 +33,8 @@ class Skills(Frozen):
     overrides: float = Field(default=0.0, ge=0, le=1)
     """Share of the items, of those of which it can do nothing, where it does not believe what it
     reads and puts its own result in the place of a right one, as weak models do."""
+    admits: float = Field(default=0.0, ge=0, le=1)
+    """Share of the items at which it says that it does not know, where it would be wrong."""
     price: Price = Price(input=0, output=0)
     seconds: float = 0.0
     """How long a reply takes."""
@@ -69,6 +71,10 @@ class Simulation:
         lost = not any(self.can(skills, item, place) for place in range(len(item.goals)))
         return lost and self._draw(skills.name, item.id, "overrides") < skills.overrides
 
+    def admits(self, skills: Skills, item: Item) -> bool:
+        """Whether a worker says of an item, rather than be wrong, that it does not know."""
+        return self._draw(skills.name, item.id, "admits") < skills.admits
+
     def best_alone(self, workers: Iterable[Skills], item: Item) -> bool:
         """Whether any worker can answer an item alone: what the best single choice would give."""
         places = range(len(item.goals))
@@ -98,7 +104,7 @@ class Simulation:
         """What a worker says to a prompt of the server's.
 
         It goes on from what it can read, as far as its skills reach. Where it fails it is wrong in
-        a way that looks right, as models are.
+        a way that looks right, as models are, or says that it does not know.
         """
         asked = QUESTION.search(prompt)
         item = self.items.get(asked[2]) if asked else None
@@ -118,7 +124,7 @@ class Simulation:
                 results.append(goal.answer)
             elif place in found:
                 results.append(found[place])
-            elif place:  # its own part is done; the rest is left to others
+            elif place or self.admits(skills, item):  # the rest is left to others
                 break
             else:
                 results.append(self._wrong(skills, item, goal))
@@ -138,6 +144,8 @@ class Simulation:
 
 def _told(item: Item, results: list[str]) -> str:
     """Results as a worker tells them; the last goal's is the item's answer."""
+    if not results:
+        return "I do not know."
     lines = [f"Found {number}: {result}" for number, result in enumerate(results)]
     if len(results) == len(item.goals):
         is_code = item.judge in ("code", "program")

@@ -73,6 +73,27 @@ def test_a_worker_that_can_do_a_part_goes_on_all_the_same() -> None:
     assert f"Answer: {item.answer}" in simulation.reply(calculates, _prompt(item, found))
 
 
+def test_a_worker_that_fails_may_say_that_it_does_not_know() -> None:
+    items = generate(300, seed=4, kinds=("facts",))
+    simulation = Simulation.of(items)
+    honest = Skills(name="honest", by_kind={"facts": 0.6}, admits=0.5)
+    replies = [simulation.reply(honest, _prompt(item)) for item in items]
+    right = [item.answer in reply for item, reply in zip(items, replies, strict=True)]
+    admitted = [reply == "I do not know." for reply in replies]
+    assert abs(sum(right) / 300 - 0.6) < 0.06
+    assert abs(sum(admitted) / 300 - 0.2) < 0.06
+    assert not any(map(min, right, admitted))
+
+
+def test_who_admits_that_it_does_not_know_still_goes_on_from_what_it_reads() -> None:
+    (item,) = generate(1, seed=1, kinds=("facts+arithmetic",))
+    simulation = Simulation.of([item])
+    honest = Skills(name="honest", by_kind={"arithmetic": 1.0}, admits=1)
+    assert simulation.reply(honest, _prompt(item)) == "I do not know."
+    found = simulation.reply(CERTAIN, _prompt(item)).splitlines()[0]
+    assert f"Answer: {item.answer}" in simulation.reply(honest, _prompt(item, found))
+
+
 def test_what_a_single_worker_can_answer_is_known() -> None:
     (item,) = generate(1, seed=1, kinds=("facts+arithmetic",))
     simulation = Simulation.of([item])
