@@ -5,7 +5,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from podium_workers.catalogue import Carrier, HubFile, Weights
+from podium_workers.weights.catalogue import Carrier, HubFile, Weights
 
 CONTENT = b"GGUF" + bytes(range(256)) * 40
 PARTS = 3

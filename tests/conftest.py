@@ -10,9 +10,9 @@ from tests.command_line import CommandLine
 from tests.provider_simulator import Provider, run_provider
 
 from podium.config import Settings
-from podium_workers.catalogue import lookup
 from podium_workers.errors import ModelFileError
-from podium_workers.weights import pull
+from podium_workers.weights.catalogue import lookup
+from podium_workers.weights.pulling import pull
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

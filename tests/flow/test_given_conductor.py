@@ -8,9 +8,9 @@ from pydantic import JsonValue
 from tests.command_line import CommandLine, Done
 
 from podium_workers.asked import Asked
-from podium_workers.catalogue import lookup
 from podium_workers.trained import TRAINING, Training
-from podium_workers.weights import path_of
+from podium_workers.weights.catalogue import lookup
+from podium_workers.weights.pulling import path_of
 
 pytestmark = pytest.mark.local
 

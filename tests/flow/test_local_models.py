@@ -9,9 +9,9 @@ from pydantic import JsonValue
 from tests.command_line import CommandLine
 from tests.flow.client import Transport, connected, data, steps
 
-from podium_workers.catalogue import CATALOGUE
 from podium_workers.errors import ModelFileError
-from podium_workers.weights import pull
+from podium_workers.weights.catalogue import CATALOGUE
+from podium_workers.weights.pulling import pull
 
 pytestmark = pytest.mark.local
 

@@ -9,7 +9,7 @@ import pytest
 from tests.command_line import CommandLine
 
 from podium_workers.errors import NotInstalledError
-from podium_workers.sandbox import Sandbox
+from podium_workers.programs.sandbox import Sandbox
 
 POOL = """
 [[worker]]

@@ -14,8 +14,8 @@ from tests.flow.client import connected, data, steps
 from podium.policy.head import Head
 from podium.policy.turns import texts_hash, view
 from podium_workers.engine.client import EngineSettings, open_engine
-from podium_workers.local_file import LocalFile
 from podium_workers.states import LocalStates
+from podium_workers.weights.local_file import LocalFile
 
 pytestmark = pytest.mark.local
 

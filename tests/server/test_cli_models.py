@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 from tests.command_line import CommandLine
 
-from podium_workers.catalogue import CATALOGUE, lookup
-from podium_workers.weights import path_of
+from podium_workers.weights.catalogue import CATALOGUE, lookup
+from podium_workers.weights.pulling import path_of
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from podium.plan_text import (
     plan_schema,
     render_json,
 )
-from podium_workers.weights import find
+from podium_workers.weights.pulling import find
 
 
 def holds(text: str, schema: dict[str, JsonValue]) -> bool:

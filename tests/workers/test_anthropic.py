@@ -29,6 +29,7 @@ from tests.recorded_call import RecordedCall
 
 from podium.plan_text import plan_schema
 from podium_workers.anthropic import CACHE_FROM, AnthropicWorker, Effort, Thinking, meaning
+from podium_workers.entries.hosted import AnthropicEntry
 from podium_workers.errors import (
     AuthenticationError,
     ContextTooLongError,
@@ -44,9 +45,8 @@ from podium_workers.errors import (
     UnsupportedParameterError,
     WorkerError,
 )
-from podium_workers.hosted import translated
-from podium_workers.hosted_entries import AnthropicEntry
-from podium_workers.learned import Learned
+from podium_workers.hosted.learned import Learned
+from podium_workers.hosted.worker import translated
 from podium_workers.manifest import parse_manifest
 from podium_workers.opening import open_pool
 from podium_workers.wire import ANTHROPIC_URL, ApiKey, TimeLimits

@@ -18,7 +18,7 @@ from tests.provider_simulator import Provider, anthropic_reply
 from tests.recorded_call import RecordedCall
 
 from podium_workers.command import ERROR_BYTES, NESTED, CommandWorker, open_command
-from podium_workers.entries import CommandEntry
+from podium_workers.entries.named import CommandEntry
 from podium_workers.errors import (
     AuthenticationError,
     ContextTooLongError,

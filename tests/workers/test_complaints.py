@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium_workers.assistants import Said
-from podium_workers.complaints import meaning, wait_in
 from podium_workers.errors import MalformedReplyError, WorkerError
+from podium_workers.programs.assistants import Said
+from podium_workers.programs.complaints import meaning, wait_in
 
 NOON = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 

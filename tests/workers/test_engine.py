@@ -15,14 +15,14 @@ from pydantic import JsonValue
 from tests.engine_processes import is_running, processes_of, until
 from tests.recorded_call import RecordedCall
 
-from podium_workers.catalogue import lookup
 from podium_workers.engine.client import Engine, EngineSettings, open_engine
 from podium_workers.engine.llama import memory_needed
 from podium_workers.engine.state import EngineStatus, ModelSpec, read_address
 from podium_workers.errors import UnreachableError
 from podium_workers.manifest import parse_manifest
 from podium_workers.opening import open_pool
-from podium_workers.weights import path_of
+from podium_workers.weights.catalogue import lookup
+from podium_workers.weights.pulling import path_of
 from podium_workers.worker import ModelSettings, Prompt
 
 pytestmark = pytest.mark.local

@@ -43,13 +43,13 @@ from podium_workers.errors import (
     UnsupportedParameterError,
     WorkerError,
 )
-from podium_workers.finish import meaning_of_finish
+from podium_workers.hosted.finish import meaning_of_finish
+from podium_workers.hosted.reasoning import reply_within, split_thinking
+from podium_workers.hosted.silent_cut import check_all_read, least_tokens
 from podium_workers.openai import OpenAIWorker
 from podium_workers.quirks import quirks_of
-from podium_workers.reasoning import reply_within, split_thinking
 from podium_workers.responses import ResponsesWorker
 from podium_workers.retry import reply_with_retry, roomier
-from podium_workers.silent_cut import check_all_read, least_tokens
 from podium_workers.wire import ApiKey, TimeLimits
 from podium_workers.worker import Message, ModelSettings, Price, Prompt, Reply, WorkerCard
 

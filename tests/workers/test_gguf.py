@@ -5,7 +5,7 @@ import pytest
 from tests.gguf_writer import ENTRIES, LIST, WORDS, header, number, numbers, text, word
 
 from podium_workers.errors import ModelFileError
-from podium_workers.gguf import is_gguf, read_gguf
+from podium_workers.weights.gguf import is_gguf, read_gguf
 
 
 def test_the_header_tells_what_a_token_of_context_takes(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from pydantic import JsonValue
 from tests.engine_processes import processes_of
 from tests.recorded_call import RecordedAttempt, RecordedCall
 
-from podium_workers.catalogue import lookup
 from podium_workers.engine.client import Engine, EngineSettings, open_engine
 from podium_workers.errors import (
     ContextTooLongError,
@@ -22,8 +21,9 @@ from podium_workers.errors import (
     UnsupportedParameterError,
 )
 from podium_workers.local import LocalWorker
-from podium_workers.sources import FileSource
-from podium_workers.weights import path_of
+from podium_workers.weights.catalogue import lookup
+from podium_workers.weights.pulling import path_of
+from podium_workers.weights.sources import FileSource
 from podium_workers.wire import TimeLimits
 from podium_workers.worker import ModelSettings, Price, Prompt, Reply, WorkerCard
 

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium_workers.catalogue import lookup
-from podium_workers.entries import CommandEntry, LocalEntry, ProgramEntry, ScriptedEntry
-from podium_workers.entry import UNKNOWN_WINDOW
+from podium_workers.entries.common import UNKNOWN_WINDOW
+from podium_workers.entries.hosted import LONGEST_REPLY, AnthropicEntry, OpenAIEntry
+from podium_workers.entries.named import CommandEntry, LocalEntry, ProgramEntry, ScriptedEntry
 from podium_workers.errors import ManifestError
-from podium_workers.hosted_entries import LONGEST_REPLY, AnthropicEntry, OpenAIEntry
 from podium_workers.manifest import (
     PoolManifest,
     default_manifest,
@@ -19,6 +18,7 @@ from podium_workers.manifest import (
     shipped,
 )
 from podium_workers.prices import row_of
+from podium_workers.weights.catalogue import lookup
 from podium_workers.wire import entries, items
 from podium_workers.worker import LongPrice, Price, RateLimits
 

@@ -12,9 +12,10 @@ from openai.types.responses import Response, ResponseUsage
 from pydantic import JsonValue, ValidationError
 from tests.provider_simulator import message_start
 
-from podium_workers.anthropic_stream import Streamed
-from podium_workers.entries import card_of
+from podium_workers.entries.named import card_of
 from podium_workers.errors import ManifestError
+from podium_workers.hosted.anthropic_stream import Streamed
+from podium_workers.hosted.response_reading import Reading
 from podium_workers.manifest import parse_manifest
 from podium_workers.openai import OpenAIWorker
 from podium_workers.opening import open_pool
@@ -28,7 +29,6 @@ from podium_workers.prices import (
     row_of,
     source_of,
 )
-from podium_workers.response_reading import Reading
 from podium_workers.wire import ANTHROPIC_URL, OPENAI_URL, ApiKey
 from podium_workers.worker import Frozen, LongPrice, Price, Usage, WorkerCard
 

@@ -5,7 +5,7 @@ import anyio
 import pytest
 from tests.recorded_call import RecordedCall
 
-from podium_workers.entries import PROGRAM_TOKENS
+from podium_workers.entries.named import PROGRAM_TOKENS
 from podium_workers.errors import (
     NotInstalledError,
     OverloadedError,
@@ -13,7 +13,7 @@ from podium_workers.errors import (
 )
 from podium_workers.pool import health
 from podium_workers.program import REPAIRS, ProgramWorker, programs_in
-from podium_workers.sandbox import Sandbox
+from podium_workers.programs.sandbox import Sandbox
 from podium_workers.scripted import Line, ScriptedWorker
 from podium_workers.worker import Call, Message, ModelSettings, Price, Prompt, Reply, Usage
 

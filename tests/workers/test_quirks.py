@@ -11,9 +11,9 @@ from tests.provider_simulator import Answer, Asked, Provider, openai_error, open
 from tests.recorded_call import RecordedCall
 from tests.responses_simulator import responses_reply
 
+from podium_workers.entries.hosted import LONGEST_REPLY, OpenAIEntry
 from podium_workers.errors import ManifestError, UnsupportedParameterError
-from podium_workers.hosted_entries import LONGEST_REPLY, OpenAIEntry
-from podium_workers.learned import FILE_NAME, KEPT_FOR, Learned
+from podium_workers.hosted.learned import FILE_NAME, KEPT_FOR, Learned
 from podium_workers.manifest import parse_manifest
 from podium_workers.openai import OpenAIWorker
 from podium_workers.opening import open_pool

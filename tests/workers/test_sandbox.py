@@ -8,7 +8,7 @@ import pytest
 from anyio import to_thread
 
 from podium_workers.errors import NotInstalledError
-from podium_workers.sandbox import OUTPUT_BYTES, Ran, Sandbox
+from podium_workers.programs.sandbox import OUTPUT_BYTES, Ran, Sandbox
 
 PATH = os.environ.get("PATH", "")
 BOUND_S = 60

@@ -1,6 +1,6 @@
 from pydantic import JsonValue
 
-from podium_workers.schemas import strict_schema
+from podium_workers.hosted.schemas import strict_schema
 
 
 def test_objects_are_closed_at_every_depth_and_need_all_that_they_have():

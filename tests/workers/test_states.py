@@ -8,9 +8,9 @@ import pytest
 
 from podium_workers.engine.client import EngineSettings, open_engine
 from podium_workers.errors import ContextTooLongError, MalformedReplyError, ModelFileError
-from podium_workers.gguf import read_gguf
-from podium_workers.local_file import LocalFile
 from podium_workers.states import CONTEXT, LocalStates
+from podium_workers.weights.gguf import read_gguf
+from podium_workers.weights.local_file import LocalFile
 
 pytestmark = pytest.mark.local
 PATIENCE_S = 240

@@ -9,9 +9,9 @@ import pytest
 from tests.gguf_writer import write_gguf
 
 from podium_workers.asked import Asked
-from podium_workers.entries import LocalEntry
+from podium_workers.entries.hosted import VllmEntry
+from podium_workers.entries.named import LocalEntry
 from podium_workers.errors import ManifestError
-from podium_workers.hosted_entries import VllmEntry
 from podium_workers.manifest import PoolManifest, parse_manifest
 from podium_workers.trained import (
     TRAINING,

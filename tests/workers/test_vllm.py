@@ -23,6 +23,8 @@ from tests.provider_simulator import Provider, openai_reply
 from tests.recorded_call import RecordedCall
 
 from podium_workers.engine.client import Engine, EngineSettings, open_engine
+from podium_workers.entries.hosted import VllmEntry
+from podium_workers.entries.vllm_options import OWN_FLAGS, find_python
 from podium_workers.errors import (
     AuthenticationError,
     ManifestError,
@@ -33,14 +35,12 @@ from podium_workers.errors import (
     UnsupportedParameterError,
     WorkerError,
 )
-from podium_workers.hosted_entries import VllmEntry
+from podium_workers.hosted.schemas import spaced
 from podium_workers.manifest import load_manifest, parse_manifest
 from podium_workers.opening import open_pool
 from podium_workers.pool import Pool, health
 from podium_workers.retry import reply_with_retry
-from podium_workers.schemas import spaced
 from podium_workers.vllm import VllmWorker
-from podium_workers.vllm_options import OWN_FLAGS, find_python
 from podium_workers.worker import ModelSettings, Prompt
 
 ENOUGH = 4_000_000_000

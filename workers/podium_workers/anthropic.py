@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 from pydantic import JsonValue
 
-from podium_workers.anthropic_stream import Streamed
 from podium_workers.errors import (
     AuthenticationError,
     EmptyReplyError,
@@ -22,10 +21,11 @@ from podium_workers.errors import (
     UnsupportedParameterError,
     WorkerError,
 )
-from podium_workers.hosted import HostedWorker, translated
-from podium_workers.learned import Learned
+from podium_workers.hosted.anthropic_stream import Streamed
+from podium_workers.hosted.learned import Learned
+from podium_workers.hosted.silent_cut import check_all_read
+from podium_workers.hosted.worker import HostedWorker, translated
 from podium_workers.prices import row_of
-from podium_workers.silent_cut import check_all_read
 from podium_workers.wire import (
     ApiKey,
     Patience,
@@ -103,7 +103,7 @@ class AnthropicWorker(HostedWorker["AsyncAnthropic"]):
     def _open(self, secret: str) -> "AsyncAnthropic":
         from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 
-        from podium_workers.transport import TIMEOUT
+        from podium_workers.hosted.transport import TIMEOUT
 
         trust_env = not is_loopback(self._base_url)
         return AsyncAnthropic(
@@ -241,7 +241,7 @@ class AnthropicWorker(HostedWorker["AsyncAnthropic"]):
         attempt: Attempt,
         patience: Patience,
     ) -> None:
-        from podium_workers.transport import listen
+        from podium_workers.hosted.transport import listen
 
         listen(stream.response, patience.hear)
         request_id = stream.response.headers.get("request-id", "")
@@ -339,7 +339,7 @@ def meaning(error: "AnthropicError", key: ApiKey, sent: Collection[str]) -> Work
     import anthropic
     from anthropic.lib.credentials import WorkloadIdentityError
 
-    from podium_workers.transport import meaning_of_broken
+    from podium_workers.hosted.transport import meaning_of_broken
 
     match error:
         case anthropic.APIConnectionError():

@@ -13,16 +13,6 @@ import anyio
 from anyio.abc import ByteReceiveStream, Process
 from pydantic import JsonValue
 
-from podium_workers.assistants import (
-    ASSISTANTS,
-    Assistant,
-    Output,
-    Said,
-    has_begun,
-    is_sign_of_life,
-    read,
-)
-from podium_workers.complaints import meaning
 from podium_workers.errors import (
     AuthenticationError,
     EmptyReplyError,
@@ -32,7 +22,17 @@ from podium_workers.errors import (
     WorkerError,
 )
 from podium_workers.plain import plain
-from podium_workers.process_group import (
+from podium_workers.programs.assistants import (
+    ASSISTANTS,
+    Assistant,
+    Output,
+    Said,
+    has_begun,
+    is_sign_of_life,
+    read,
+)
+from podium_workers.programs.complaints import meaning
+from podium_workers.programs.process_group import (
     give,
     kill_group,
     open_group,
@@ -43,7 +43,7 @@ from podium_workers.wire import Patience, TimeLimits, messages_of, scrub
 from podium_workers.worker import Attempt, Call, ModelSettings, Prompt, Reply, Usage, WorkerCard
 
 if TYPE_CHECKING:
-    from podium_workers.entries import CommandEntry
+    from podium_workers.entries.named import CommandEntry
 
 NESTED = "PODIUM_NESTED"
 """Set for every program that is started. A Podium that finds it in its own environment was started

@@ -26,10 +26,10 @@ from podium_workers.errors import (
     UnsupportedParameterError,
     WorkerError,
 )
-from podium_workers.local_file import LocalFile
-from podium_workers.schemas import spaced
-from podium_workers.sources import Source
-from podium_workers.weights import Notify, find, is_present, megabytes
+from podium_workers.hosted.schemas import spaced
+from podium_workers.weights.local_file import LocalFile
+from podium_workers.weights.pulling import Notify, find, is_present, megabytes
+from podium_workers.weights.sources import Source
 from podium_workers.wire import (
     ApiKey,
     Patience,
@@ -160,7 +160,7 @@ class LocalWorker:
         attempt: Attempt,
         deadline: float,
     ) -> Reply:
-        from podium_workers.transport import BROKEN, meaning_of_broken
+        from podium_workers.hosted.transport import BROKEN, meaning_of_broken
 
         patience = Patience(self.limits, deadline)
         streamed = _Streamed()

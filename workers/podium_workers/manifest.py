@@ -9,7 +9,9 @@ from typing import Annotated, Self
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from podium_workers.asked import Asked
-from podium_workers.entries import (
+from podium_workers.entries.common import StatedPrice
+from podium_workers.entries.explain import explain
+from podium_workers.entries.named import (
     AnthropicEntry,
     CassetteEntry,
     CommandEntry,
@@ -20,9 +22,7 @@ from podium_workers.entries import (
     ScriptedEntry,
     VllmEntry,
 )
-from podium_workers.entry import StatedPrice
 from podium_workers.errors import ManifestError
-from podium_workers.explain import explain
 from podium_workers.scripted import Rule
 from podium_workers.worker import Frozen, LongPrice
 

@@ -15,18 +15,18 @@ from podium_workers.errors import (
     UnknownModelError,
     UnsupportedParameterError,
 )
-from podium_workers.finish import meaning_of_finish
-from podium_workers.hosted import translated
-from podium_workers.openai_client import (
+from podium_workers.hosted.finish import meaning_of_finish
+from podium_workers.hosted.openai_client import (
     Counts,
     OpenAIClientWorker,
     meaning,
     said_in,
     unstreamed,
 )
-from podium_workers.reasoning import reply_within, split_thinking
-from podium_workers.schemas import strict_schema
-from podium_workers.silent_cut import check_all_read
+from podium_workers.hosted.reasoning import reply_within, split_thinking
+from podium_workers.hosted.schemas import strict_schema
+from podium_workers.hosted.silent_cut import check_all_read
+from podium_workers.hosted.worker import translated
 from podium_workers.wire import Patience, Said, add_text, entries, failure, is_openai
 from podium_workers.worker import Attempt, Call, Message, ModelSettings, Reply, Usage
 
@@ -109,7 +109,7 @@ class OpenAIWorker(OpenAIClientWorker):
         attempt: Attempt,
         patience: Patience,
     ) -> None:
-        from podium_workers.transport import listen
+        from podium_workers.hosted.transport import listen
 
         listen(stream.response, patience.hear)
         request_id = stream.response.headers.get("x-request-id", "")

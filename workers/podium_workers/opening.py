@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import anyio
 from pydantic import SecretStr
 
-from podium_workers.entries import (
+from podium_workers.entries.hosted import AnthropicEntry, OpenAIEntry, VllmEntry
+from podium_workers.entries.named import (
     CassetteEntry,
     CommandEntry,
     Direct,
@@ -18,8 +19,7 @@ from podium_workers.entries import (
     ScriptedEntry,
     card_of,
 )
-from podium_workers.hosted_entries import AnthropicEntry, OpenAIEntry, VllmEntry
-from podium_workers.learned import Learned
+from podium_workers.hosted.learned import Learned
 from podium_workers.scripted import ScriptedWorker, by_rules
 from podium_workers.wire import ApiKey
 from podium_workers.worker import Worker, WorkerCard
@@ -153,7 +153,7 @@ class _Local:
 
 def _open_program(entry: ProgramEntry, writer: Worker, env: Mapping[str, str]) -> Worker:
     from podium_workers.program import ProgramWorker
-    from podium_workers.sandbox import Sandbox
+    from podium_workers.programs.sandbox import Sandbox
 
     return ProgramWorker(
         card=entry.card_over(writer.card),

@@ -17,7 +17,7 @@ from pydantic import JsonValue
 
 from podium_workers.plain import plain
 from podium_workers.pool import Checkable
-from podium_workers.sandbox import OUTPUT_BYTES, Ran, Sandbox
+from podium_workers.programs.sandbox import OUTPUT_BYTES, Ran, Sandbox
 from podium_workers.worker import (
     Attempt,
     Call,

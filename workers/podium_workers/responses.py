@@ -20,11 +20,11 @@ from podium_workers.errors import (
     UnreachableError,
     WorkerError,
 )
-from podium_workers.hosted import translated
-from podium_workers.learned import Learned
-from podium_workers.openai_client import OpenAIClientWorker, meaning, unstreamed
-from podium_workers.response_reading import Reading
-from podium_workers.schemas import strict_schema
+from podium_workers.hosted.learned import Learned
+from podium_workers.hosted.openai_client import OpenAIClientWorker, meaning, unstreamed
+from podium_workers.hosted.response_reading import Reading
+from podium_workers.hosted.schemas import strict_schema
+from podium_workers.hosted.worker import translated
 from podium_workers.wire import ApiKey, Patience, Said, TimeLimits, failure, is_openai
 from podium_workers.worker import (
     ATTACHED_TO,
@@ -257,7 +257,7 @@ class ResponsesWorker(OpenAIClientWorker):
     ) -> None:
         from openai import OpenAIError
 
-        from podium_workers.transport import listen
+        from podium_workers.hosted.transport import listen
 
         patience = Patience(self._limits, call.deadline)
         with translated(OpenAIError, meaning, self._key, sent=sent), patience.hold():

@@ -15,7 +15,7 @@ from podium_workers.engine.client import Engine
 from podium_workers.engine.state import ModelSpec
 from podium_workers.errors import ContextTooLongError, MalformedReplyError, SlowReplyError
 from podium_workers.local import engine_error
-from podium_workers.local_file import LocalFile
+from podium_workers.weights.local_file import LocalFile
 from podium_workers.wire import ApiKey, entries, items
 
 TOKEN = "penultimate"
@@ -63,7 +63,7 @@ class LocalStates:
         return _state(await self._ask("/embedding", spec, asked))
 
     async def _ask(self, path: str, spec: ModelSpec, request: Mapping[str, JsonValue]) -> object:
-        from podium_workers.transport import BROKEN, meaning_of_broken
+        from podium_workers.hosted.transport import BROKEN, meaning_of_broken
 
         try:
             with anyio.fail_after(_WITHIN_S):

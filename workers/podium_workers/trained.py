@@ -14,13 +14,13 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 
 from podium_workers.asked import Asked
-from podium_workers.entries import LocalEntry, ProgramEntry
-from podium_workers.entry import RESERVED, UNKNOWN_WINDOW
+from podium_workers.entries.common import RESERVED, UNKNOWN_WINDOW
+from podium_workers.entries.hosted import VllmEntry
+from podium_workers.entries.named import LocalEntry, ProgramEntry
+from podium_workers.entries.vllm_options import find_python
 from podium_workers.errors import ManifestError, ModelFileError, NotInstalledError
-from podium_workers.gguf import read_gguf
-from podium_workers.hosted_entries import VllmEntry
 from podium_workers.manifest import PoolManifest
-from podium_workers.vllm_options import find_python
+from podium_workers.weights.gguf import read_gguf
 from podium_workers.wire import entries
 from podium_workers.worker import Frozen
 

@@ -14,17 +14,17 @@ import anyio
 from anyio import to_thread
 from pydantic import JsonValue, SecretStr
 
+from podium_workers.entries.vllm_options import find_python
 from podium_workers.errors import OverloadedError, SlowReplyError, UnreachableError
+from podium_workers.hosted.schemas import spaced
 from podium_workers.openai import OpenAIWorker
-from podium_workers.schemas import spaced
-from podium_workers.vllm_options import find_python
 from podium_workers.wire import ApiKey, TimeLimits
 from podium_workers.worker import Call, ModelSettings, Prompt, Reply, WorkerCard
 
 if TYPE_CHECKING:
     from podium_workers.engine.client import Engine
     from podium_workers.engine.state import VllmAddress, VllmOrder, VllmStatus
-    from podium_workers.hosted_entries import VllmEntry
+    from podium_workers.entries.hosted import VllmEntry
 
 
 class AttachedVllmWorker(OpenAIWorker):

@@ -23,11 +23,11 @@ from podium.cli.ledger_checks import ledger_checks, nearest_folder
 from podium.cli.wording import count, size
 from podium.config import Settings, load_settings
 from podium.errors import SettingsError
-from podium_workers.catalogue import CATALOGUE, Weights, weights_named
 from podium_workers.command import open_command
 from podium_workers.engine.client import EngineSettings, open_engine
 from podium_workers.engine.state import EngineStatus
-from podium_workers.entries import (
+from podium_workers.entries.hosted import VllmEntry
+from podium_workers.entries.named import (
     CassetteEntry,
     CommandEntry,
     Entry,
@@ -35,12 +35,12 @@ from podium_workers.entries import (
     ProgramEntry,
     ScriptedEntry,
 )
+from podium_workers.entries.vllm_options import find_python
 from podium_workers.errors import ManifestError, NotInstalledError
-from podium_workers.hosted_entries import VllmEntry
 from podium_workers.manifest import KEY_VARIABLES, PoolManifest
-from podium_workers.sandbox import Sandbox
-from podium_workers.vllm_options import find_python
-from podium_workers.weights import is_present, path_of
+from podium_workers.programs.sandbox import Sandbox
+from podium_workers.weights.catalogue import CATALOGUE, Weights, weights_named
+from podium_workers.weights.pulling import is_present, path_of
 
 LIBRARIES = ("mcp", "openai", "anthropic")
 ENGINE = "xllamacpp"

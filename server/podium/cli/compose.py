@@ -15,7 +15,7 @@ from podium.policy.conductor import Conductor
 from podium.policy.fixed import Chain, Single
 from podium.runs import Runs, open_runs
 from podium.store import Store, open_store
-from podium_workers.hosted_entries import VllmEntry
+from podium_workers.entries.hosted import VllmEntry
 from podium_workers.manifest import PoolManifest, default_manifest, load_manifest
 from podium_workers.opening import open_pool
 from podium_workers.pool import Pool
@@ -59,8 +59,8 @@ async def open_coordinator(
     from podium.policy.trinity import Trinity
     from podium.policy.turns import texts_hash
     from podium_workers.engine.client import EngineSettings, open_engine
-    from podium_workers.local_file import LocalFile
     from podium_workers.states import LocalStates
+    from podium_workers.weights.local_file import LocalFile
 
     head = load_head(settings.coordinator)
     if missing := [name for name in head.workers if name not in pool.names]:

@@ -10,9 +10,9 @@ import click
 from podium.cli.invocation import Invocation, pass_invocation
 from podium.cli.saying import say
 from podium.cli.wording import put, put_json, size, table
-from podium_workers.catalogue import CATALOGUE, Weights, lookup
-from podium_workers.sources import Progress
-from podium_workers.weights import find, is_present, path_of, pull
+from podium_workers.weights.catalogue import CATALOGUE, Weights, lookup
+from podium_workers.weights.pulling import find, is_present, path_of, pull
+from podium_workers.weights.sources import Progress
 
 _LINES_PER_PULL = 10
 

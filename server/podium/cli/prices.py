@@ -9,8 +9,8 @@ from podium.cli.compose import find_manifest
 from podium.cli.invocation import Invocation, pass_invocation
 from podium.cli.saying import say
 from podium.cli.wording import as_json, count, put, put_json, table
-from podium_workers.entries import Entry, card_of
-from podium_workers.hosted_entries import AnthropicEntry, OpenAIEntry
+from podium_workers.entries.hosted import AnthropicEntry, OpenAIEntry
+from podium_workers.entries.named import Entry, card_of
 from podium_workers.prices import (
     FILE_NAME,
     OLD_AFTER_DAYS,

@@ -46,8 +46,8 @@ from podium_lab.bench.vllm_results import (
 from podium_lab.environments.vllm import default_folder, make, model_folder
 from podium_workers.engine.client import EngineSettings, open_engine
 from podium_workers.engine.state import VllmAddress
+from podium_workers.entries.hosted import VllmEntry
 from podium_workers.errors import WorkerError
-from podium_workers.hosted_entries import VllmEntry
 from podium_workers.manifest import PoolManifest, shipped
 from podium_workers.opening import open_pool
 from podium_workers.pool import Pool

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from podium.config import load_settings
 from podium_lab.environments import python
-from podium_workers.catalogue import lookup
-from podium_workers.vllm_options import ENVIRONMENT
-from podium_workers.weights import pull
+from podium_workers.entries.vllm_options import ENVIRONMENT
+from podium_workers.weights.catalogue import lookup
+from podium_workers.weights.pulling import pull
 
 LOCK = "vllm_cpu.txt"
 """What the build for the processor was tried with, every package pinned."""

@@ -16,7 +16,7 @@ import anyio
 from podium_lab.bench.scoring import last_number, plain_number
 from podium_lab.train.items import Check, Item, JudgeName
 from podium_workers.errors import NotInstalledError
-from podium_workers.sandbox import Sandbox
+from podium_workers.programs.sandbox import Sandbox
 
 JUDGE_S = 60.0
 """Seconds that one judgement may take."""

@@ -6,7 +6,7 @@ from podium_lab.train.generated import generate
 from podium_lab.train.items import Check, Item, JudgeName
 from podium_lab.train.judging import JudgeError, Judges
 from podium_workers.errors import NotInstalledError
-from podium_workers.sandbox import Sandbox
+from podium_workers.programs.sandbox import Sandbox
 
 
 def _item(judge: JudgeName, answer: str, *checks: Check) -> Item:

@@ -15,7 +15,7 @@ from podium_lab.train.items import in_part
 from podium_lab.train.judging import Judges
 from podium_lab.train.tasksets import Taskset, kept_apart, load
 from podium_workers.errors import NotInstalledError
-from podium_workers.sandbox import Sandbox
+from podium_workers.programs.sandbox import Sandbox
 
 
 def _file(path: Path, rows: Sequence[Mapping[str, object]]) -> str:

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 from podium_workers.engine.child import Child, open_child
 from podium_workers.engine.state import ModelSpec
 from podium_workers.errors import ModelFileError, UnreachableError
-from podium_workers.gguf import read_gguf
+from podium_workers.weights.gguf import read_gguf
 from podium_workers.worker import Frozen
 
 PROMPT_CACHE_MIB = 256

@@ -13,8 +13,8 @@ from podium.cli.installing.clients import Client
 from podium.cli.installing.entries import Entry, Server, kind_of, own_arguments
 from podium.cli.installing.launch import Launch
 from podium.errors import SettingsError
-from podium_workers.entries import Entry as Worker
-from podium_workers.hosted_entries import AnthropicEntry, OpenAIEntry, VllmEntry
+from podium_workers.entries.hosted import AnthropicEntry, OpenAIEntry, VllmEntry
+from podium_workers.entries.named import Entry as Worker
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 """What every client takes, and short enough for the full names of tools."""

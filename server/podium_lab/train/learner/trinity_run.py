@@ -16,7 +16,7 @@ from podium_lab.train.learner.trinity_baselines import random_search, reinforce,
 from podium_lab.train.learner.trinity_evolve import evolve
 from podium_lab.train.trinity.gathering import Gathered, settings_of
 from podium_lab.train.trinity.results import Comparison, Measured, Method
-from podium_workers.catalogue import weights_named
+from podium_workers.weights.catalogue import weights_named
 
 HEAD = "head.json"
 Tell = Callable[[str], None]

@@ -27,9 +27,9 @@ from podium_lab.train.trinity.features import FILE, CachedStates
 from podium_lab.train.trinity.players import Players
 from podium_lab.train.trinity.table import AskRole, Profiler, Table
 from podium_workers.engine.client import EngineSettings, open_engine
-from podium_workers.local_file import LocalFile
 from podium_workers.pool import Pool
 from podium_workers.states import LocalStates
+from podium_workers.weights.local_file import LocalFile
 
 TABLE = "table.json"
 Tell = Callable[[str], None]

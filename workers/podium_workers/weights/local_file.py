@@ -6,9 +6,9 @@ from pathlib import Path
 
 from anyio import from_thread, to_thread
 
-from podium_workers.catalogue import Weights, weights_named
-from podium_workers.sources import Source
-from podium_workers.weights import Notify, find, is_present, megabytes, pull
+from podium_workers.weights.catalogue import Weights, weights_named
+from podium_workers.weights.pulling import Notify, find, is_present, megabytes, pull
+from podium_workers.weights.sources import Source
 
 _TOLD_PER_PULL = 10
 

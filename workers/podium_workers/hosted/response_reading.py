@@ -5,7 +5,7 @@ Deltas are kept for what breaks off; the document at the end is what counts.
 
 from typing import TYPE_CHECKING
 
-from podium_workers.openai_client import Counts, said_in
+from podium_workers.hosted.openai_client import Counts, said_in
 from podium_workers.wire import Said
 from podium_workers.worker import Usage, WorkerCard
 

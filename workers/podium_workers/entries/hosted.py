@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from podium_workers.vllm_options import OWN_WINDOW, VllmOptions
+from podium_workers.entries.vllm_options import OWN_WINDOW, VllmOptions
 from podium_workers.wire import (
     ANTHROPIC_URL,
     OPENAI_URL,
@@ -19,7 +19,14 @@ from podium_workers.worker import Price, RateLimits, WorkerCard
 if TYPE_CHECKING:
     from podium_workers.prices import PriceTable
 
-from podium_workers.entry import FREE, UNKNOWN_WINDOW, VARIABLE, ModelEntry, StatedPrice, Where
+from podium_workers.entries.common import (
+    FREE,
+    UNKNOWN_WINDOW,
+    VARIABLE,
+    ModelEntry,
+    StatedPrice,
+    Where,
+)
 
 LONGEST_REPLY = 16_384
 """Output tokens unless a manifest says otherwise: room for a model that reasons."""

@@ -12,7 +12,7 @@ from podium_workers.errors import (
     UnreachableError,
     WorkerError,
 )
-from podium_workers.hosted import HostedWorker
+from podium_workers.hosted.worker import HostedWorker
 from podium_workers.wire import (
     ApiKey,
     Said,
@@ -36,7 +36,7 @@ class OpenAIClientWorker(HostedWorker["AsyncOpenAI"]):
     def _open(self, secret: str) -> "AsyncOpenAI":
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-        from podium_workers.transport import TIMEOUT
+        from podium_workers.hosted.transport import TIMEOUT
 
         trust_env = not is_loopback(self._base_url)
         return AsyncOpenAI(
@@ -102,7 +102,7 @@ def meaning(error: "OpenAIError", key: ApiKey, sent: Collection[str]) -> WorkerE
     """The error of this package for one of the library; None for one that it had not before."""
     import openai
 
-    from podium_workers.transport import meaning_of_broken
+    from podium_workers.hosted.transport import meaning_of_broken
 
     match error:
         case openai.APIConnectionError():

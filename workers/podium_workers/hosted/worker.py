@@ -19,7 +19,7 @@ from podium_workers.errors import (
     UnsupportedParameterError,
     WorkerError,
 )
-from podium_workers.learned import Learned
+from podium_workers.hosted.learned import Learned
 from podium_workers.quirks import quirks_of
 from podium_workers.wire import (
     ApiKey,
@@ -236,7 +236,7 @@ def translated(
     Raises:
         WorkerError: in place of any exception of the library or of its transport.
     """
-    from podium_workers.transport import BROKEN, meaning_of_broken
+    from podium_workers.hosted.transport import BROKEN, meaning_of_broken
 
     try:
         yield

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from podium_workers.catalogue import CATALOGUE, Weights, weights_named
 from podium_workers.errors import ModelFileError
-from podium_workers.gguf import is_gguf
 from podium_workers.lockfile import LockFile
-from podium_workers.sources import (
+from podium_workers.weights.catalogue import CATALOGUE, Weights, weights_named
+from podium_workers.weights.gguf import is_gguf
+from podium_workers.weights.sources import (
     CarrierSource,
     DamagedFileError,
     FileSource,

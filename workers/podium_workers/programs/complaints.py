@@ -4,7 +4,6 @@ import re
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from podium_workers.assistants import Said
 from podium_workers.errors import (
     AuthenticationError,
     ContextTooLongError,
@@ -17,6 +16,7 @@ from podium_workers.errors import (
     UnsupportedParameterError,
     WorkerError,
 )
+from podium_workers.programs.assistants import Said
 from podium_workers.wire import LONGEST_TEXT, ApiKey, failure
 from podium_workers.wire import Said as HttpSaid
 

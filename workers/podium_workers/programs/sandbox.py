@@ -33,7 +33,7 @@ ERROR_BYTES = 8 << 10
 """How much of the end of its complaints is kept."""
 PROBE_S = 5
 
-_LAUNCHER = (files("podium_workers") / "sandboxed.py").read_text(encoding="utf-8")
+_LAUNCHER = (files("podium_workers.programs") / "sandboxed.py").read_text(encoding="utf-8")
 _NOBODY = 65534
 _TIME_IS_UP = 128 + 24  # SIGXCPU, as bubblewrap reports it
 _REMEDY = "`apt install bubblewrap` or your system's own way gives you 0.8 or newer"

@@ -14,7 +14,7 @@ from podium_workers.worker import Price, WorkerCard
 if TYPE_CHECKING:
     from podium_workers.prices import PriceTable
 
-from podium_workers.entry import (
+from podium_workers.entries.common import (
     FREE,
     UNKNOWN_WINDOW,
     VARIABLE,
@@ -24,7 +24,7 @@ from podium_workers.entry import (
     StatedPrice,
     Where,
 )
-from podium_workers.hosted_entries import LONGEST_REPLY, AnthropicEntry, OpenAIEntry, VllmEntry
+from podium_workers.entries.hosted import LONGEST_REPLY, AnthropicEntry, OpenAIEntry, VllmEntry
 
 ASSISTANT_WINDOW = 128_000
 """Tokens that a command-line assistant's model has at least, less what it needs for itself."""

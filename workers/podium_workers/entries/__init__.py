@@ -1,0 +1,1 @@
+"""What each worker of a pool's file may say, and what is wrong with it, in words."""

@@ -1,0 +1,1 @@
+"""Programs on this machine: assistants that the user has, and what a model wrote, in a sandbox."""
