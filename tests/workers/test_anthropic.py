@@ -45,8 +45,8 @@ from podium_workers.errors import (
     UnsupportedParameterError,
     WorkerError,
 )
+from podium_workers.hosted.common import translated
 from podium_workers.hosted.learned import Learned
-from podium_workers.hosted.worker import translated
 from podium_workers.manifest import parse_manifest
 from podium_workers.opening import open_pool
 from podium_workers.wire import ANTHROPIC_URL, ApiKey, TimeLimits

@@ -34,8 +34,8 @@ from podium_workers.errors import (
     UnsupportedParameterError,
     WorkerError,
 )
+from podium_workers.hosted.common import translated
 from podium_workers.hosted.openai_client import meaning
-from podium_workers.hosted.worker import translated
 from podium_workers.openai import OpenAIWorker
 from podium_workers.wire import ApiKey, TimeLimits
 from podium_workers.worker import (

@@ -22,9 +22,9 @@ from podium_workers.errors import (
     WorkerError,
 )
 from podium_workers.hosted.anthropic_stream import Streamed
+from podium_workers.hosted.common import HostedWorker, translated
 from podium_workers.hosted.learned import Learned
 from podium_workers.hosted.silent_cut import check_all_read
-from podium_workers.hosted.worker import HostedWorker, translated
 from podium_workers.prices import row_of
 from podium_workers.wire import (
     ApiKey,

@@ -15,6 +15,7 @@ from podium_workers.errors import (
     UnknownModelError,
     UnsupportedParameterError,
 )
+from podium_workers.hosted.common import translated
 from podium_workers.hosted.finish import meaning_of_finish
 from podium_workers.hosted.openai_client import (
     Counts,
@@ -26,7 +27,6 @@ from podium_workers.hosted.openai_client import (
 from podium_workers.hosted.reasoning import reply_within, split_thinking
 from podium_workers.hosted.schemas import strict_schema
 from podium_workers.hosted.silent_cut import check_all_read
-from podium_workers.hosted.worker import translated
 from podium_workers.wire import Patience, Said, add_text, entries, failure, is_openai
 from podium_workers.worker import Attempt, Call, Message, ModelSettings, Reply, Usage
 

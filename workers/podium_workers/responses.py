@@ -20,11 +20,11 @@ from podium_workers.errors import (
     UnreachableError,
     WorkerError,
 )
+from podium_workers.hosted.common import translated
 from podium_workers.hosted.learned import Learned
 from podium_workers.hosted.openai_client import OpenAIClientWorker, meaning, unstreamed
 from podium_workers.hosted.response_reading import Reading
 from podium_workers.hosted.schemas import strict_schema
-from podium_workers.hosted.worker import translated
 from podium_workers.wire import ApiKey, Patience, Said, TimeLimits, failure, is_openai
 from podium_workers.worker import (
     ATTACHED_TO,

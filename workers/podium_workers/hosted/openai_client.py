@@ -12,7 +12,7 @@ from podium_workers.errors import (
     UnreachableError,
     WorkerError,
 )
-from podium_workers.hosted.worker import HostedWorker
+from podium_workers.hosted.common import HostedWorker
 from podium_workers.wire import (
     ApiKey,
     Said,

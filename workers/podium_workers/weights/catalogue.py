@@ -1,6 +1,6 @@
 """The local models that Podium can fetch: where each lies and what its bytes must be.
 
-Data only: fetching is `weights`' and `sources`' work. All three come under the Apache License
+Data only: fetching is `pulling`'s and `sources`' work. All three come under the Apache License
 2.0, and every file is pinned by the SHA-256 of its whole content, whoever delivers it.
 """
 
