@@ -26,6 +26,10 @@ class Servers:
         self.opened: list[str] = []
         self.fails: ModelFileError | None = None
         self.limit: int | None = None
+        self.asked_for_limit = anyio.Event()
+        self.loads = anyio.Event()
+        """When set, models load to their end."""
+        self.loads.set()
 
     def spec(self, name: str, *, context: int = 512) -> ModelSpec:
         path = self.folder / f"{name}.gguf"
@@ -36,6 +40,7 @@ class Servers:
         self.opened.append(spec.path.stem)
         if self.fails is not None:
             raise self.fails
+        await self.loads.wait()
         async with open_child(SERVER, log=logs / "server.log", first_line=b"") as child:
             yield LlamaServer(child=child, url="", key="")
 
@@ -43,8 +48,12 @@ class Servers:
     async def models(self) -> AsyncGenerator[Models]:
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
-                yield Models(tasks, self.open, logs=self.folder, memory_limit=lambda: self.limit)
+                yield Models(tasks, self.open, logs=self.folder, memory_limit=self.memory_limit)
                 tasks.cancel_scope.cancel()
+
+    def memory_limit(self) -> int | None:
+        self.asked_for_limit.set()
+        return self.limit
 
     def leave_room_for_one(self) -> None:
         """A limit that one model fits under, but no second one beside it."""
@@ -164,6 +173,36 @@ async def test_a_call_that_is_given_up_while_it_waits_blocks_nobody(servers: Ser
         scope.cancel()
         async with models.lease(servers.spec("a")):
             assert names(models) == ["a"]
+
+
+async def test_a_model_that_loads_for_nobody_makes_room_once_it_is_loaded(servers: Servers) -> None:
+    servers.leave_room_for_one()
+    servers.loads = anyio.Event()
+    loaded = anyio.Event()
+
+    async def call_a(models: Models, scope: anyio.CancelScope) -> None:
+        with scope:
+            async with models.lease(servers.spec("a")):
+                raise AssertionError("it was given up before")
+
+    async def call_b(models: Models) -> None:
+        async with models.lease(servers.spec("b")):
+            loaded.set()
+
+    async with servers.models() as models, anyio.create_task_group() as tasks:
+        scope = anyio.CancelScope()
+        tasks.start_soon(call_a, models, scope)
+        while servers.opened != ["a"]:
+            await anyio.lowlevel.checkpoint()
+        scope.cancel()
+        servers.asked_for_limit = anyio.Event()
+        tasks.start_soon(call_b, models)
+        await servers.asked_for_limit.wait()
+        await anyio.wait_all_tasks_blocked()
+        assert names(models) == ["a"]
+        servers.loads.set()
+        with anyio.fail_after(10):
+            await loaded.wait()
 
 
 async def test_a_model_larger_than_the_limit_is_refused_with_both_figures(servers: Servers) -> None:

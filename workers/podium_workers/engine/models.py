@@ -162,6 +162,7 @@ class Models:
                 entry.server = server
                 entry.last_used = anyio.current_time()
                 entry.ready.set()
+                self._note_change()  # it may be idle by now: its calls may have been given up
                 await first_of(server.child.wait, entry.unload.wait)
                 entry.unload.set()
         except WorkerError as error:
