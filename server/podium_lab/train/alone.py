@@ -59,6 +59,8 @@ class Reference(Frozen):
 
     right: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Workers that are right alone, by item; items that are not named are not profiled."""
+    asked: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Workers that were asked about an item; of items that are not named, all in `names` were."""
     voted: dict[str, dict[str, tuple[bool, ...]]] = Field(default_factory=dict)
     """By item and worker, whether the answer that its first one, two, three … replies give most
     often is right; only where each was asked several times."""
@@ -75,6 +77,10 @@ class Reference(Frozen):
         """The workers of which anything is known."""
         able = {name for names in self.right.values() for name in names}
         return tuple(sorted(able | set(self.spent) | set(self.skills)))
+
+    def is_known(self, item: str, workers: Sequence[str]) -> bool:
+        """Whether each of *workers* was asked about an item."""
+        return item in self.right and set(workers) <= set(self.asked.get(item, workers))
 
     def is_right(self, item: str, worker: str, calls: int = 1) -> bool:
         """Whether a worker alone is right on an item when it is asked so often, at most as often as
@@ -97,8 +103,8 @@ class Reference(Frozen):
 
         *among* are those to choose from, all when empty; *calls* how often each may be asked.
         """
-        known = [item for item in items if item in self.right]
         names = tuple(among) or self.names
+        known = [item for item in items if self.is_known(item, names)]
         if not known or not names:
             return "", 0.0
         shares = [
@@ -160,7 +166,7 @@ def against(scores: Sequence[Score], reference: Reference) -> Against | None:
     The best single worker is chosen for each pool by all items that are known, not by those that
     are looked at here: so it is chosen as a user would, and with more knowledge than the policy.
     """
-    known = [score for score in scores if score.item in reference.right]
+    known = [score for score in scores if reference.is_known(score.item, score.shown)]
     if not known:
         return None
     spent, unit = _spent(known, reference)

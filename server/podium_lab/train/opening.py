@@ -116,7 +116,7 @@ def load_items(job: Job) -> tuple[Item, ...]:
     items = kept_apart([item for taskset in job.tasksets for item in load(taskset)])
     if job.workers.profiled is None:
         return items
-    answered = profiled_questions(job.workers.profiled)
+    answered = profiled_questions(job.workers.profiled, job.workers.only)
     return tuple(item for item in items if item.question in answered)
 
 

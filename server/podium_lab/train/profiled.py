@@ -7,7 +7,7 @@ question. So a policy learns whom to ask, not how, and what a later step makes o
 left out; for that the workers have to answer live.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from podium_lab.train.simulated import QUESTION
@@ -32,14 +32,15 @@ def profiled_pool(folder: Path) -> Pool:
     return Pool(workers=workers, conductor=workers[0].card.name)
 
 
-def profiled_questions(folder: Path) -> frozenset[str]:
-    """The questions that every worker has answered there.
+def profiled_questions(folder: Path, only: Sequence[str] = ()) -> frozenset[str]:
+    """The questions that every worker has answered there, or each of those in *only*.
 
     Raises:
-        ManifestError: there is no cassette in that file.
+        ManifestError: there is no cassette in that file, or it lacks a worker.
     """
     cassette = load_cassette(folder / REPLIES)
-    first, *others = (frozenset(_answers(cassette, card)) for card in cassette.pool.workers)
+    cards = [cassette.card(name) for name in only] or cassette.pool.workers
+    first, *others = (frozenset(_answers(cassette, card)) for card in cards)
     return first.intersection(*others)
 
 

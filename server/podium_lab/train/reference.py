@@ -51,31 +51,41 @@ async def profile(ground: Ground, items: Sequence[Item], *, anew: bool = False) 
     """Ask each worker of the pool alone about each of *items*, and keep who was right.
 
     It is asked once, and once more for each of the pools in `ground.again`. An item on which a
-    worker failed for no fault of its own is left out. Items that are known already, by as many
-    replies, are asked about only *anew*.
+    worker failed for no fault of its own is left out. Who has been asked about an item already, as
+    often, is asked only *anew*.
     """
     before = None if anew else known(ground)
-    found = before or Reference()
+    found = _with_asked(before or Reference())
     right, voted, spent = dict(found.right), dict(found.voted), dict(found.spent)
+    noted = dict(found.asked)
     limiter = anyio.CapacityLimiter(ground.job.workers.parallel)
 
-    async def ask(item: Item) -> None:
+    async def ask(item: Item, names: Sequence[str]) -> None:
         async with limiter:
-            asked = await _asked(ground, item)
+            asked = await _asked(ground, item, names)
         if asked is None:
             return
         for name, scores in asked.items():
             new = scores[_replies(found, item, name) :]
             spent[name] = spent.get(name, Spend()) + Spend.of(new)
-        right[item.id] = tuple(name for name, scores in asked.items() if scores[0].right)
+        others = [name for name in right.get(item.id, ()) if name not in asked]
+        right[item.id] = (*others, *(name for name, scores in asked.items() if scores[0].right))
+        noted[item.id] = tuple(dict.fromkeys((*noted.get(item.id, ()), *asked)))
         if ground.again:
-            voted[item.id] = {name: votes(item, scores) for name, scores in asked.items()}
+            new_votes = {name: votes(item, scores) for name, scores in asked.items()}
+            voted[item.id] = voted.get(item.id, {}) | new_votes
 
     async with anyio.create_task_group() as group:
         for item in items:
-            if _fewest(found, item, ground.pool.names) <= len(ground.again):
-                group.start_soon(ask, item)
-    kept = found.model_copy(update={"right": right, "voted": voted, "spent": spent})
+            missing = [
+                name
+                for name in ground.pool.names
+                if _replies(found, item, name) <= len(ground.again)
+            ]
+            if missing:
+                group.start_soon(ask, item, missing)
+    update = {"right": right, "asked": noted, "voted": voted, "spent": spent}
+    kept = found.model_copy(update=update)
     path = anyio.Path(ground.job.folder / FILE)
     partial = path.with_name(f"{FILE}.partial")
     await partial.write_text(kept.model_dump_json() + "\n", encoding="utf-8")
@@ -100,19 +110,24 @@ def votes(item: Item, scores: Sequence[Score]) -> tuple[bool, ...]:
 
 def _replies(found: Reference, item: Item, name: str) -> int:
     """How many replies of a worker are known already."""
-    if item.id not in found.right:
+    if name not in found.asked.get(item.id, ()):
         return 0
     return len(found.voted.get(item.id, {}).get(name, ())) or 1
 
 
-def _fewest(found: Reference, item: Item, names: Sequence[str]) -> int:
-    return min(_replies(found, item, name) for name in names)
+def _with_asked(found: Reference) -> Reference:
+    """With who was asked about each item, where a file does not say so."""
+    asked = dict.fromkeys(found.right, found.names) | found.asked
+    return found.model_copy(update={"asked": asked})
 
 
-async def _asked(ground: Ground, item: Item) -> dict[str, tuple[Score, ...]] | None:
-    """What each worker alone scores, once in each pool; None where one said nothing usable."""
+async def _asked(
+    ground: Ground, item: Item, names: Sequence[str]
+) -> dict[str, tuple[Score, ...]] | None:
+    """What each of the workers alone scores, once in each pool; None where one said nothing
+    usable."""
     found: dict[str, tuple[Score, ...]] = {}
-    for name in ground.pool.names:
+    for name in names:
         plan = Plan(steps=(Step(worker=name, subtask=ALONE[0]),))
         scores: list[Score] = []
         for every in (ground.pool, *ground.again):

@@ -1,14 +1,17 @@
 """Workers that answer an item as they did when they were profiled."""
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
+import anyio
 import pytest
 
 from podium.config import Settings
 from podium_lab.train.config import Job
 from podium_lab.train.opening import Ground, load_items, open_ground
 from podium_lab.train.profiled import REPLIES, profiled_pool
-from podium_lab.train.reference import known, profile
+from podium_lab.train.reference import FILE, known, profile
 from podium_workers.errors import ManifestError
 
 POOL = """
@@ -41,13 +44,16 @@ def job(folder: Path, **workers: object) -> Job:
     )
 
 
-async def profiled(tmp_path: Path, count: int) -> Job:
+def live_job(tmp_path: Path, only: Sequence[str] = ()) -> Job:
+    return job(tmp_path / "live", manifest=tmp_path / "pool.toml", only=only)
+
+
+async def profiled(tmp_path: Path, count: int, only: Sequence[str] = ()) -> Job:
     """A job that lives on what was asked about so many items."""
     (tmp_path / "pool.toml").write_text(POOL)
-    live = job(tmp_path / "live", manifest=tmp_path / "pool.toml")
-    async with open_ground(live, {}, Settings()) as ground:
+    async with open_ground(live_job(tmp_path, only), {}, Settings()) as ground:
         await profile(ground, ground.items[:count])
-    return job(tmp_path / "job", profiled=tmp_path / "live")
+    return job(tmp_path / "job", profiled=tmp_path / "live", only=only)
 
 
 async def scored(ground: Ground, workers: str, subtask: str) -> str:
@@ -74,6 +80,42 @@ async def test_only_what_was_asked_about_is_trained_on(tmp_path: Path) -> None:
         reference = known(ground)
         assert reference is not None
         assert set(reference.right) == {item.id for item in ground.items}
+
+
+async def test_workers_that_may_not_be_planned_for_need_no_answers(tmp_path: Path) -> None:
+    asked = await profiled(tmp_path, 3, only=["ann"])
+    assert len(load_items(asked)) == 3
+    async with open_ground(asked, {}, Settings()) as ground:
+        assert ground.pool.names == ("ann",)
+        assert await scored(ground, "0", "Say anything.") == "Answer: 1"
+
+
+def test_a_worker_that_is_not_on_record_is_named(tmp_path: Path) -> None:
+    anyio.run(profiled, tmp_path, 1)
+    with pytest.raises(ManifestError, match="no worker 'eve'"):
+        load_items(job(tmp_path / "job", profiled=tmp_path / "live", only=["eve"]))
+
+
+@pytest.mark.parametrize("is_older", [False, True])
+async def test_a_worker_that_came_later_is_asked_at_the_next_profile(
+    tmp_path: Path, is_older: bool
+) -> None:
+    await profiled(tmp_path, 2, only=["ann"])
+    if is_older:
+        file = tmp_path / "live" / FILE
+        kept = json.loads(file.read_text())
+        del kept["asked"]
+        file.write_text(json.dumps(kept))
+    async with open_ground(live_job(tmp_path), {}, Settings()) as ground:
+        first, second = ground.items[:2]
+        (tmp_path / "pool.toml").write_text(POOL.replace("Answer: 2", f"Answer: {first.answer}"))
+    async with open_ground(live_job(tmp_path), {}, Settings()) as ground:
+        found = await profile(ground, ground.items[:1])
+        assert found.right == {first.id: ("bob",), second.id: ()}
+        assert found.is_known(first.id, ("ann", "bob"))
+        assert not found.is_known(second.id, ("ann", "bob"))
+        assert found.is_known(second.id, ("ann",))
+        assert {name: spend.calls for name, spend in found.spent.items()} == {"ann": 2, "bob": 1}
 
 
 def test_a_folder_that_was_not_profiled_is_told(tmp_path: Path) -> None:
