@@ -23,10 +23,10 @@ from podium_workers.errors import (
     AuthenticationError,
     ContextTooLongError,
     EmptyReplyError,
-    MalformedReplyError,
     NotInstalledError,
     OutOfCreditError,
     OverloadedError,
+    ProgramFailedError,
     RateLimitedError,
     RefusedError,
     SlowReplyError,
@@ -36,6 +36,7 @@ from podium_workers.errors import (
     WorkerError,
 )
 from podium_workers.pool import health
+from podium_workers.retry import reply_with_retry
 from podium_workers.worker import Message, ModelSettings, Prompt, Reply, Usage
 
 QUESTION = "What is 2 + 2?"
@@ -352,7 +353,7 @@ CODEX_LIMIT = "You've hit your usage limit. Upgrade to Pro or try again in 2 hou
         ("claude", claude_error("Unable to connect to API (ECONNREFUSED)"), UnreachableError),
         ("claude", claude_error("An issue with the selected model (x)."), UnknownModelError),
         ("claude", lines(CLAUDE_RESULT | {"stop_reason": "refusal"}), RefusedError),
-        ("claude", lines({"type": "result", "subtype": "error_max_turns"}), MalformedReplyError),
+        ("claude", lines({"type": "result", "subtype": "error_max_turns"}), ProgramFailedError),
         ("codex", codex_error("unexpected status 401 Unauthorized"), AuthenticationError),
         ("codex", codex_error("last status: 429 Too Many Requests"), RateLimitedError),
         ("codex", codex_error(CODEX_LIMIT), RateLimitedError),
@@ -361,7 +362,7 @@ CODEX_LIMIT = "You've hit your usage limit. Upgrade to Pro or try again in 2 hou
         ("codex", codex_error("The model 'x' is not supported here"), UnknownModelError),
         ("gemini", gemini_error(GEMINI_LOGIN), AuthenticationError),
         ("gemini", gemini_error("Resource exhausted: try again later"), RateLimitedError),
-        ("gemini", "", MalformedReplyError),
+        ("gemini", "", ProgramFailedError),
     ],
 )  # fmt: skip
 async def test_what_an_assistant_says_of_a_failure_is_understood(
@@ -387,10 +388,27 @@ async def test_a_limit_that_is_reached_says_when_to_come_back(tmp_path: Path):
 async def test_usage_of_a_failure_is_recorded(tmp_path: Path):
     failed = CLAUDE_RESULT | {"subtype": "error_during_execution", "result": ""}
     call = RecordedCall()
-    with pytest.raises(MalformedReplyError):
+    with pytest.raises(ProgramFailedError):
         await ask(that_prints(tmp_path, "claude", lines(failed), code=1), call)
     (attempt,) = call.attempts
     assert [usage.output_tokens for usage in attempt.usages] == [14]
+
+
+@pytest.mark.parametrize(
+    ("complaint", "runs"),
+    [("boom", 1), ("Error: fetch failed (ENOTFOUND)", 3), ("429 Too Many Requests", 3)],
+)
+async def test_work_that_failed_for_a_reason_nobody_knows_is_not_done_again(
+    tmp_path: Path, complaint: str, runs: int
+):
+    log = tmp_path / "log"
+    body = f"open({str(log)!r}, 'a').write('ran\\n')\nsys.exit({complaint!r})"
+    asked = scripted(tmp_path, body)
+    with anyio.fail_after(30), pytest.raises(WorkerError):
+        await reply_with_retry(
+            asked, Prompt.of(QUESTION), ModelSettings(), RecordedCall(), first_wait_s=0
+        )
+    assert log.read_text() == "ran\n" * runs
 
 
 async def test_an_old_program_that_does_not_know_an_argument_is_named(tmp_path: Path):

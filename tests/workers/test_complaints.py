@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium_workers.errors import MalformedReplyError, WorkerError
+from podium_workers.errors import ProgramFailedError, WorkerError
 from podium_workers.programs.assistants import Said
 from podium_workers.programs.complaints import meaning, wait_in
 
@@ -50,5 +50,5 @@ def test_no_words_whatever_are_more_than_one_short_line(words: str, status: int 
 
 def test_words_that_say_nothing_known_are_shown():
     error = meaning(Said(), "Segmentation fault", title="It (exit code 139)", log_in="log in")
-    assert type(error) is MalformedReplyError
+    assert type(error) is ProgramFailedError
     assert error.message == "It (exit code 139) failed. It says: Segmentation fault"

@@ -12,6 +12,7 @@ WorkerError
 ├── RefusedError               the provider or the model declined or filtered
 ├── EmptyReplyError            a reply without text
 ├── MalformedReplyError        a reply that is not what the wire format promises
+│   └── ProgramFailedError     a program of the user's failed, and its words are not understood
 ├── UnsupportedParameterError  the model does not take a setting that was sent
 ├── UnknownModelError          the endpoint has no model of that name
 ├── NotRecordedError           the cassette that stands in for the worker has no such call
@@ -101,6 +102,12 @@ class EmptyReplyError(WorkerError):
 class MalformedReplyError(WorkerError):
     code = "malformed"
     transient = True
+
+
+class ProgramFailedError(MalformedReplyError):
+    """Never tried again: what it did until then may be paid, long, and not to be done twice."""
+
+    transient = False
 
 
 class UnsupportedParameterError(WorkerError):

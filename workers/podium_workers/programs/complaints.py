@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 from podium_workers.errors import (
     AuthenticationError,
     ContextTooLongError,
-    MalformedReplyError,
     OutOfCreditError,
+    ProgramFailedError,
     RateLimitedError,
     RefusedError,
     UnknownModelError,
@@ -57,7 +57,7 @@ _OPENINGS: dict[type[WorkerError], str] = {
     RefusedError: "declined",
     UnknownModelError: "does not have this model",
     UnreachableError: "reaches no model",
-    MalformedReplyError: "failed",
+    ProgramFailedError: "failed",
 }
 
 
@@ -78,7 +78,7 @@ def meaning(said: Said, words: str, *, title: str, log_in: str) -> WorkerError:
         wait = wait_in(words, datetime.now().astimezone())
         return RateLimitedError(f"{title} was asked too often: {shown}", retry_after_s=wait)
     found = (kind for kind, pattern in _OTHERS if pattern.search(low))
-    kind: type[WorkerError] = next(found, MalformedReplyError)
+    kind: type[WorkerError] = next(found, ProgramFailedError)
     return kind(f"{title} {_OPENINGS[kind]}. It says: {shown}")
 
 
