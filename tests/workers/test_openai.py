@@ -299,6 +299,12 @@ async def test_usage_that_is_missing_is_unknown_and_not_free(provider: Provider)
     assert reply.usage == Usage(cost_usd=None)
 
 
+async def test_usage_that_is_missing_of_a_free_model_is_free(provider: Provider):
+    provider.answers(openai_reply("42", usage=None))
+    reply = await ask(worker(provider, price=Price(input=0, output=0)))
+    assert reply.usage == Usage(cost_usd=0)
+
+
 async def test_reasoning_that_only_the_total_counts_is_output_and_counted_once(
     provider: Provider,
 ):

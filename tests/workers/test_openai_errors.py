@@ -19,6 +19,7 @@ from tests.provider_simulator import (
 )
 from tests.recorded_call import RecordedCall
 
+from podium_workers.entries.common import FREE
 from podium_workers.errors import (
     AuthenticationError,
     ContextTooLongError,
@@ -42,6 +43,7 @@ from podium_workers.worker import (
     ModelSettings,
     Price,
     Prompt,
+    Usage,
     WorkerCard,
 )
 
@@ -287,6 +289,38 @@ async def test_a_stream_that_ends_without_an_end_mark_is_malformed(
 async def test_a_connection_that_breaks_in_the_middle_is_unreachable(provider: Provider):
     provider.answers(Answer([chunk({"content": "Forty"}), "HANG UP"]))
     await failure(worker(provider), UnreachableError)
+
+
+OVERLOADED_CHUNK: Piece = {"error": {"message": "Fell over", "code": 502}}
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [["HANG UP"], [OVERLOADED_CHUNK, DONE], [chunk(finish="error"), DONE]],
+    ids=["connection", "error", "finish"],
+)
+@pytest.mark.parametrize(
+    ("price", "cost"), [(Price(input=1, output=1), None), (None, None), (FREE, 0.0)]
+)
+async def test_a_reply_that_breaks_off_before_its_usage_has_an_unknown_price(
+    provider: Provider, rest: Sequence[Piece], price: Price | None, cost: float | None
+):
+    """T12: the words so far are billed, though nobody says how many they were."""
+    provider.answers(Answer([chunk({"content": "Forty"}), *rest]))
+    call = RecordedCall()
+    with pytest.raises(WorkerError) as caught:
+        await ask(worker(provider, price=price), call)
+    assert caught.value.transient
+    assert call.attempts[0].usages == [Usage(cost_usd=cost)]
+
+
+@pytest.mark.parametrize("answer", [openai_error(503, "Away"), openai_error(429, "Slow down")])
+async def test_a_request_that_no_reply_began_to_has_no_usage(provider: Provider, answer: Answer):
+    provider.answers(answer)
+    call = RecordedCall()
+    with pytest.raises(WorkerError):
+        await ask(worker(provider, price=Price(input=1, output=1)), call)
+    assert call.attempts[0].usages == []
 
 
 async def test_nobody_listening_is_unreachable(provider: Provider):

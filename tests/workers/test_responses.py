@@ -23,6 +23,7 @@ from tests.responses_simulator import (
     told,
 )
 
+from podium_workers.entries.common import FREE
 from podium_workers.errors import (
     EmptyReplyError,
     MalformedReplyError,
@@ -328,6 +329,53 @@ async def test_a_stream_that_is_none_or_breaks_off_is_an_error(
     provider.answers(answer)
     await failure(worker(provider), kind)
     assert len(provider.requests) == 1, "what is not in the background is not looked for again"
+
+
+FELL_OVER: Document = {
+    "type": "error",
+    "code": "server_error",
+    "message": "Fell over",
+    "param": None,
+    "sequence_number": 3,
+}
+PRICE = Price(input=1, output=1)
+
+
+@pytest.mark.parametrize(("price", "cost"), [(PRICE, None), (None, None), (FREE, 0.0)])
+@pytest.mark.parametrize("rest", [["HANG UP"], [FELL_OVER]], ids=["connection", "error"])
+async def test_a_response_that_breaks_off_before_its_usage_has_an_unknown_price(
+    provider: Provider, rest: Sequence[Document | str], price: Price | None, cost: float | None
+):
+    """T12: the words so far are billed, though nobody says how many they were."""
+    provider.answers(Answer([*GOOD[:3], *rest]))
+    call = RecordedCall()
+    with pytest.raises(WorkerError) as caught:
+        await ask(worker(provider, price=price), call)
+    assert caught.value.transient
+    assert call.attempts[0].usages[-1:] == [Usage(cost_usd=cost)]
+
+
+async def test_a_background_response_that_cannot_be_cancelled_has_an_unknown_price(
+    provider: Provider,
+):
+    store = background(Stored(GOOD, breaks=[3], how="STALL"))
+
+    def rule(asked: Asked) -> Answer:
+        return openai_error(503, "Away") if asked.path.endswith("/cancel") else store(asked)
+
+    provider.answers(rule)
+    call = RecordedCall(deadline=anyio.current_time() + 0.5)
+    with pytest.raises(SlowReplyError):
+        await ask(worker(provider, price=PRICE, background=True), call)
+    assert call.attempts[0].usages[-1:] == [Usage(cost_usd=None)]
+
+
+async def test_a_response_that_never_began_has_no_usage(provider: Provider):
+    provider.answers(openai_error(503, "Away"))
+    call = RecordedCall()
+    with pytest.raises(OverloadedError):
+        await ask(worker(provider, price=PRICE), call)
+    assert call.attempts[0].usages == []
 
 
 async def test_a_limit_that_reasoning_used_up_is_told_from_an_empty_reply(provider: Provider):

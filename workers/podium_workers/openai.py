@@ -15,7 +15,7 @@ from podium_workers.errors import (
     UnknownModelError,
     UnsupportedParameterError,
 )
-from podium_workers.hosted.common import translated
+from podium_workers.hosted.common import translated, uncounted
 from podium_workers.hosted.finish import meaning_of_finish
 from podium_workers.hosted.openai_client import (
     Counts,
@@ -127,14 +127,14 @@ class OpenAIWorker(OpenAIClientWorker):
                 if streamed.text or streamed.reasoning:
                     patience.begin()
         finally:
-            if streamed.usage is not None:
-                with anyio.move_on_after(1, shield=True):
-                    await attempt.usage(self._usage(streamed.usage))
+            # Also without a count: what was generated before a stream broke off is billed.
+            with anyio.move_on_after(1, shield=True):
+                await attempt.usage(self._usage(streamed.usage))
 
     def _usage(self, said: "CompletionUsage | None") -> Usage:
         """The endpoint's count in our terms; zero tokens at an unknown price without one."""
         if said is None:
-            return Usage(cost_usd=None)
+            return uncounted(self.card)
         inside, details = said.prompt_tokens_details, said.completion_tokens_details
         usage = Counts(
             given=said.prompt_tokens or 0,

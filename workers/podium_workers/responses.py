@@ -174,6 +174,7 @@ class ResponsesWorker(OpenAIClientWorker):
             await attempt.sent(earlier.id)
             reading = Reading(self.card)
             reading.found(earlier)
+            await attempt.usage(reading.usage)
             try:
                 if not reading.ended:
                     again = self._again(client, reading)
@@ -226,7 +227,11 @@ class ResponsesWorker(OpenAIClientWorker):
         finally:
             if self._in_background and reading.id and not reading.ended:
                 with anyio.move_on_after(_CANCEL_WITHIN_S, shield=True):
-                    await self._cancel(client, reading, attempt)
+                    await self._cancel(client, reading)
+            if reading.started:
+                # Also without a count: what was generated before it was given up is billed.
+                with anyio.move_on_after(1, shield=True):
+                    await attempt.usage(reading.usage)
 
     async def _look(self, client: "AsyncOpenAI", reading: Reading, call: Call) -> None:
         """See how the response stands now: it may have ended, or been cancelled by somebody."""
@@ -274,8 +279,8 @@ class ResponsesWorker(OpenAIClientWorker):
                     if reading.ended:
                         break
 
-    async def _cancel(self, client: "AsyncOpenAI", reading: Reading, attempt: Attempt) -> None:
-        """Tell the provider to stop; what it says of the tokens so far is recorded."""
+    async def _cancel(self, client: "AsyncOpenAI", reading: Reading) -> None:
+        """Tell the provider to stop, and read what it says of the tokens so far."""
         from openai import OpenAIError
 
         try:
@@ -283,11 +288,8 @@ class ResponsesWorker(OpenAIClientWorker):
                 reading.found(await client.responses.cancel(reading.id))
         except WorkerError:
             return  # it has ended by itself, or cannot be reached: why we gave up is what counts
-        if reading.counted:
-            await attempt.usage(reading.usage)
 
     async def _settled(self, reading: Reading, attempt: Attempt) -> Reply:
-        await attempt.usage(reading.usage)
         reply = self._finished(reading)
         await attempt.settle(reply)
         return reply

@@ -31,7 +31,7 @@ from podium_workers.wire import (
     messages_of,
     words_in,
 )
-from podium_workers.worker import Call, Message, ModelSettings, Prompt, Reply, WorkerCard
+from podium_workers.worker import Call, Message, ModelSettings, Prompt, Reply, Usage, WorkerCard
 
 CHECK_TIMEOUT_S = 5.0
 """Seconds that a health check waits for an endpoint."""
@@ -218,6 +218,12 @@ class HostedWorker(ABC, Generic[ClientT]):
         if not self._quirks.takes_temperature(self._reasoning_effort):
             return None
         return self._own_temperature if settings.temperature is None else settings.temperature
+
+
+def uncounted(card: WorkerCard, known: Usage | None = None) -> Usage:
+    """*known* as a part of what a request took: at an unknown price, but free where all is."""
+    free = card.price is not None and card.price.is_free
+    return (known or Usage()).model_copy(update={"cost_usd": 0.0 if free else None})
 
 
 @contextmanager

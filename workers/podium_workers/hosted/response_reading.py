@@ -5,6 +5,7 @@ Deltas are kept for what breaks off; the document at the end is what counts.
 
 from typing import TYPE_CHECKING
 
+from podium_workers.hosted.common import uncounted
 from podium_workers.hosted.openai_client import Counts, said_in
 from podium_workers.wire import Said
 from podium_workers.worker import Usage, WorkerCard
@@ -26,6 +27,8 @@ class Reading:
         self.why_incomplete = ""
         self.error: Said | None = None
         self.calls_tool = False
+        self.started = False
+        """Whether anything of it has arrived, be it without words."""
         self.position: int | None = None
         """Number of the last event that was read."""
         self._text: list[str] = []
@@ -56,14 +59,9 @@ class Reading:
         return self.status in _ENDED
 
     @property
-    def counted(self) -> bool:
-        """Whether the provider said how many tokens it took."""
-        return self._counts is not None
-
-    @property
     def usage(self) -> Usage:
         """Tokens and their price; none at an unknown price where the provider said nothing."""
-        return Usage(cost_usd=None) if self._counts is None else self._counts.usage(self._card)
+        return uncounted(self._card) if self._counts is None else self._counts.usage(self._card)
 
     def has_moved(self) -> bool:
         """Whether events were read since this was last asked."""
@@ -73,7 +71,7 @@ class Reading:
 
     def add(self, event: "ResponseStreamEvent") -> bool:
         """Take *event* in; whether it told the response's id for the first time."""
-        first = False
+        first, self.started = False, True
         match event.type:
             case (
                 "response.created"
@@ -104,6 +102,7 @@ class Reading:
 
     def found(self, response: "Response") -> None:
         """Take in the response as the provider describes it as a whole."""
+        self.started = True
         self.id = response.id or self.id
         self.model = response.model or self.model
         self.status = response.status or self.status
