@@ -15,6 +15,7 @@ from tests.recorded_call import RecordedAttempt, RecordedCall
 from podium_workers.engine.client import Engine, EngineSettings, open_engine
 from podium_workers.errors import (
     ContextTooLongError,
+    EmptyReplyError,
     ModelFileError,
     SlowReplyError,
     UnreachableError,
@@ -153,6 +154,26 @@ async def test_a_schema_holds_the_reply(worker: LocalWorker) -> None:
     value = json.loads(reply.text)
     assert set(value) == {"city", "size"}
     assert value["size"] in {"small", "large"}
+
+
+async def test_a_limit_that_was_used_up_without_a_word_is_told_with_its_remedy(
+    worker: LocalWorker,
+) -> None:
+    blank = 'root ::= " "+'
+
+    with pytest.raises(EmptyReplyError, match="raise max_output_tokens") as caught:
+        await ask(worker, grammar=blank, max_output_tokens=4)
+
+    assert caught.value.used_up
+
+
+async def test_an_empty_reply_that_came_to_its_end_has_used_up_nothing(
+    worker: LocalWorker,
+) -> None:
+    with pytest.raises(EmptyReplyError) as caught:
+        await ask(worker, grammar='root ::= " "', max_output_tokens=4)
+
+    assert not caught.value.used_up
 
 
 async def test_seed_and_temperature_reach_the_model(worker: LocalWorker) -> None:

@@ -181,7 +181,7 @@ class LocalWorker:
         if not streamed.finish:
             raise MalformedReplyError("The reply broke off: its stream ended without an end mark.")
         if not text.strip():
-            raise EmptyReplyError("The reply is empty.")
+            raise EmptyReplyError(_why_empty(streamed), used_up=streamed.finish == "length")
         return Reply(
             text=text,
             usage=self.card.priced(streamed.usage),
@@ -270,6 +270,15 @@ class _Streamed:
             add_text(self.text, delta.get("content"))
             add_text(self.reasoning, delta.get("reasoning_content"))
         self.usage = _usage(event) or self.usage
+
+
+def _why_empty(streamed: _Streamed) -> str:
+    if streamed.finish == "length":
+        return (
+            "The model used up its whole limit of output tokens without a word of reply; "
+            "raise max_output_tokens."
+        )
+    return "The model reasoned, but gave no reply." if streamed.reasoning else "The reply is empty."
 
 
 async def _read(
