@@ -29,6 +29,7 @@ from tests.recorded_call import RecordedCall
 
 from podium.plan_text import plan_schema
 from podium_workers.anthropic import CACHE_FROM, AnthropicWorker, Effort, Thinking, meaning
+from podium_workers.entries.common import FREE
 from podium_workers.entries.hosted import AnthropicEntry
 from podium_workers.errors import (
     AuthenticationError,
@@ -62,6 +63,7 @@ from podium_workers.worker import (
 
 SECRET = "sk-ant-api03-abcdef0123456789"
 KEY = ApiKey(variable="ANTHROPIC_API_KEY", secret=SecretStr(SECRET))
+PRICE = Price(input=1, output=1)
 PING = 'event: ping\ndata: {"type": "ping"}\n\n'
 
 
@@ -121,7 +123,7 @@ async def test_t34_a_streamed_reply_comes_with_every_token_priced_once(provider:
     assert reply == Reply(text="Forty-two", usage=usage, model="claude-as-served")
     (attempt,) = call.attempts
     assert (attempt.request_id, attempt.reply) == ("req_2", reply)
-    assert attempt.usages[0].output_tokens == 1, "what is known at the start is recorded at once"
+    assert attempt.usages[0] == BEGUN, "what is known at the start is recorded at once"
     assert attempt.usages[-1] == usage
 
 
@@ -687,6 +689,38 @@ async def test_a_connection_that_breaks_in_the_middle_is_unreachable(provider: P
     await failure(worker(provider), UnreachableError)
 
 
+BEGUN = Usage(input_tokens=100, cached_tokens=40, output_tokens=1, cost_usd=None)
+"""What is known of a reply whose end has not come: what it has made so far nobody says."""
+OVERLOADED: Piece = {
+    "type": "error",
+    "error": {"type": "overloaded_error", "message": "Fell over"},
+}
+
+
+@pytest.mark.parametrize("rest", [["HANG UP"], [OVERLOADED], []], ids=["hung up", "error", "end"])
+@pytest.mark.parametrize(("price", "cost"), [(PRICE, None), (None, None), (FREE, 0.0)])
+async def test_a_reply_that_breaks_off_before_its_last_count_has_an_unknown_price(
+    provider: Provider, rest: Sequence[Piece], price: Price | None, cost: float | None
+):
+    """T12, T34: the words so far are billed, though nobody says how many they were."""
+    provider.answers(Answer([message_start(), *block("text", "Half a rep"), *rest]))
+    call = RecordedCall()
+    with pytest.raises(WorkerError):
+        await ask(worker(provider, price=price), call)
+    usages = call.attempts[0].usages
+    assert usages[-1] == BEGUN.model_copy(update={"cost_usd": cost})
+
+
+async def test_a_reply_that_breaks_off_after_its_last_count_is_priced(provider: Provider):
+    last, _ = message_end()
+    provider.answers(Answer([message_start(), *block("text", "42"), last, "HANG UP"]))
+    call = RecordedCall()
+    with pytest.raises(UnreachableError):
+        await ask(worker(provider, price=PRICE), call)
+    usage = call.attempts[0].usages[-1]
+    assert (usage.output_tokens, usage.cost_usd) == (20, (100 + 20) / 1_000_000)
+
+
 async def test_nobody_listening_is_unreachable():
     nobody = AnthropicWorker(card(), key=KEY, base_url="http://127.0.0.1:9")
     await failure(nobody, UnreachableError)
@@ -723,7 +757,7 @@ async def test_a_stopped_call_hangs_up_within_a_second_and_keeps_the_usage_so_fa
     provider: Provider,
 ):
     provider.answers(Answer([message_start(), "STALL"]))
-    asked = worker(provider)
+    asked = worker(provider, price=PRICE)
     call = RecordedCall()
 
     with anyio.fail_after(10):
@@ -737,7 +771,7 @@ async def test_a_stopped_call_hangs_up_within_a_second_and_keeps_the_usage_so_fa
     assert await to_thread.run_sync(provider.disconnected.wait, 10)
     await asked.aclose()
     (attempt,) = call.attempts
-    assert attempt.usages[-1].input_tokens == 100
+    assert attempt.usages[-1] == BEGUN
     assert attempt.reply is None
 
 

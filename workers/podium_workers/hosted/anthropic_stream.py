@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from podium_workers.hosted.common import uncounted
 from podium_workers.worker import Usage, WorkerCard
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ class Streamed:
     why_stopped: str = ""
     model: str = ""
     started: bool = False
+    counted: bool = False
+    """Whether the count of what was made has come: until then, `made` is only its beginning."""
     fresh: int = 0
     read: int = 0
     written: int = 0
@@ -49,6 +52,7 @@ class Streamed:
                 details = event.delta.stop_details
                 self.why_stopped = (details and (details.explanation or details.category)) or ""
                 self._count(event.usage)
+                self.counted = True
             case "content_block_stop" | "message_stop":
                 pass
 
@@ -63,14 +67,15 @@ class Streamed:
 
     @property
     def usage(self) -> Usage:
-        if not self.started:
-            return Usage(cost_usd=None)
+        """Tokens and their price, which is unknown until the reply's own tokens were counted."""
         usage = Usage(
             input_tokens=self.fresh + self.read + self.written,
             cached_tokens=self.read,
             output_tokens=self.made,
             reasoning_tokens=min(self.thought, self.made),
         )
+        if not self.counted:
+            return uncounted(self.card, usage)
         kept_long = min(self.written_long, self.written)
         return self.card.priced(
             usage, written_tokens=self.written - kept_long, written_long_tokens=kept_long
