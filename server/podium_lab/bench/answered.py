@@ -1,7 +1,7 @@
 """Questions that live models answered in several ways: a file of results, and their table."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -83,9 +83,9 @@ def read(path: Path, kind: type[Kind]) -> tuple[Kind, ...]:
     return tuple(kind.model_validate_json(line) for line in lines)
 
 
-def compared(results: Sequence[Kind]) -> tuple[Kind, ...]:
-    """Those of the questions that were answered in every way that occurs."""
-    ways = {result.way for result in results}
+def compared(results: Sequence[Kind], among: Collection[str] = ()) -> tuple[Kind, ...]:
+    """Those of the questions that were answered in every way of *among*, or that occurs."""
+    ways = set(among) or {result.way for result in results}
     answered = Counter(result.item for result in results)
     return tuple(result for result in results if answered[result.item] == len(ways))
 
