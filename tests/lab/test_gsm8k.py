@@ -147,9 +147,13 @@ def test_the_number_that_an_answer_comes_to_is_found(answer: str, number: str):
 
 
 def test_numbers_have_one_form():
-    assert [plain_number(text) for text in ("1,000", "3.0", "0.50", "-2")] == [
-        "1000", "3", "0.5", "-2",
+    assert [plain_number(text) for text in ("1,000", "3.0", "0.50", "-2", "-0.0", "007")] == [
+        "1000", "3", "0.5", "-2", "0", "7",
     ]  # fmt: skip
+
+
+def test_a_number_may_be_of_any_length():
+    assert last_number(f"It is {'9' * 5000}.0") == "9" * 5000
 
 
 def test_wilsons_interval_is_the_known_one_and_stays_within_bounds():

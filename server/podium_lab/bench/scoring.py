@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Sequence
+from decimal import Decimal
 
 _BLOCK = re.compile(r"^[ \t]*```.*?(?:^[ \t]*```[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?")
@@ -25,9 +26,14 @@ def last_number(answer: str) -> str:
 
 
 def plain_number(text: str) -> str:
-    """A number in one form: `1,234.50` is 1234.5 and `18.00` is 18."""
-    value = float(text.replace(",", ""))
-    return str(int(value)) if value == int(value) else repr(value)
+    """A number in one form, of any length: `1,234.50` is 1234.5 and `18.00` is 18.
+
+    Raises:
+        decimal.InvalidOperation: it is no number.
+    """
+    plain = f"{Decimal(text.replace(',', '')):f}"
+    plain = plain.rstrip("0").rstrip(".") if "." in plain else plain
+    return "0" if plain == "-0" else plain
 
 
 def wilson(right: int, count: int, z: float = 1.96) -> tuple[float, float]:

@@ -21,6 +21,7 @@ LOCK = "train_cpu.txt"
 PACKAGES = (
     "trl==1.16.*", "torch>=2.13", "transformers>=5.24,<6", "peft>=0.21", "accelerate>=1.15",
     "datasets>=5.2", "gguf>=0.19", "cma>=4.5", "xgrammar>=0.2", "tensorboard>=2.21",
+    "math-verify>=0.9",
 )  # fmt: skip
 
 

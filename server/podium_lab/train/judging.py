@@ -6,10 +6,12 @@ so that listing every possible answer is not an answer.
 
 import re
 import secrets
+import sys
 import unicodedata
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
+from importlib.util import find_spec
 
 import anyio
 
@@ -45,11 +47,19 @@ class Judges:
         """Whether *reply* answers *item*.
 
         Raises:
-            JudgeError: it took too long, or what the judge needs is not there.
+            JudgeError: it took too long or failed, or what the judge needs is not there.
         """
         judge = self._judges()[item.judge]
-        with anyio.move_on_after(self.seconds):
-            return await judge(item, _final(reply))
+        try:
+            with anyio.move_on_after(self.seconds):
+                return await judge(item, _final(reply))
+        except JudgeError:
+            raise
+        except Exception as error:  # a reply can be anything, and one must not end a whole job
+            raise JudgeError(
+                f"The judge {item.judge!r} failed on item {item.id!r}: "
+                f"{type(error).__name__}: {error}."
+            ) from error
         raise JudgeError(
             f"The judge {item.judge!r} had not decided on item {item.id!r} after "
             f"{self.seconds:g} seconds."
@@ -94,6 +104,16 @@ class Judges:
         except NotInstalledError as error:
             raise JudgeError(str(error)) from error
         return ran.output if ran.status == "finished" else None
+
+
+def missing(items: Iterable[Item]) -> str:
+    """What the judges of *items* need and is not installed, with what to type; else empty."""
+    if find_spec("math_verify") or all(item.judge != "math" for item in items):
+        return ""
+    return (
+        "taskset: answers of `math` are judged by math-verify, which is not installed here; type "
+        f"`{sys.executable} -m pip install math-verify`."
+    )
 
 
 def comparable(item: Item, reply: str) -> str | None:

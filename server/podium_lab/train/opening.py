@@ -10,11 +10,11 @@ from podium.config import Settings
 from podium.errors import SettingsError
 from podium.store import open_store
 from podium_lab.train.caching import cached
-from podium_lab.train.config import Job, PolicyAsked
+from podium_lab.train.config import Job
 from podium_lab.train.draws import Draw, draws
 from podium_lab.train.environment import Environment, shuffled
 from podium_lab.train.items import Item, Part, in_part
-from podium_lab.train.judging import Judges
+from podium_lab.train.judging import Judges, missing
 from podium_lab.train.profiled import REPLIES, profiled_pool, profiled_questions
 from podium_lab.train.purse import Purse
 from podium_lab.train.simulated import Simulation
@@ -59,17 +59,17 @@ class Ground:
         return "live" if workers.manifest else "replay" if workers.recorded else "simulated"
 
 
-def policy_card(asked: PolicyAsked) -> WorkerCard:
-    """The card of the policy that is trained: how much it can read."""
+def policy_card(job: Job) -> WorkerCard:
+    """The card of the policy that is trained: how much it can read, and write."""
     return WorkerCard(
         name="policy", kind="policy", model="policy", where="local",
-        context_window=asked.context_window,
+        context_window=job.asked.context_window, max_output_tokens=job.grpo.max_tokens,
     )  # fmt: skip
 
 
 def asked_rows(ground: Ground, drawn: Iterable[Draw]) -> list[Row]:
     """The questions to the policy as trainers take them: the server's own prompt, and the draw."""
-    card = policy_card(ground.job.asked)
+    card = policy_card(ground.job)
     return [
         {
             "prompt": [
@@ -153,6 +153,8 @@ async def open_ground(
         PoolSelectionError: the pool lacks a worker that is named.
     """
     items = load_items(job)
+    if told := missing(items):
+        raise SettingsError(told)
     job.folder.mkdir(parents=True, exist_ok=True)
     async with (
         _pools(job, items, environment, settings, place, repeats) as (pool, *again),

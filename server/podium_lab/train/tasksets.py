@@ -207,7 +207,7 @@ def _freeform(row: JsonValue, taskset: Taskset, number: int) -> Item:
         id=_named(read, number),
         taskset="freeform",
         question=read.question,
-        judge="number" if plain.isdigit() else "text",
+        judge="number" if plain.isdecimal() else "text",
         answer=read.answer,
     )
 

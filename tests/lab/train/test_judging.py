@@ -1,10 +1,12 @@
 """Judges: what counts as right, and what only looks like it."""
 
+import sys
+
 import pytest
 
 from podium_lab.train.generated import generate
 from podium_lab.train.items import Check, Item, JudgeName
-from podium_lab.train.judging import JudgeError, Judges
+from podium_lab.train.judging import JudgeError, Judges, missing
 from podium_workers.errors import NotInstalledError
 from podium_workers.programs.sandbox import Sandbox
 
@@ -26,6 +28,7 @@ async def _sandboxed() -> None:
     [
         ("number", "1234", "That gives 1,234.00.", True),
         ("number", "1234", "First 1234, but really 1235.", False),
+        ("number", "1234", "1" * 400, False),
         ("number", "7", "<answer>7</answer> since 3 + 4 is 7, checked 2 times.", True),
         ("text", "Bogota", "It is Bogotá.", True),
         ("text", "Rome", "Romeo lives in Verona.", False),
@@ -40,6 +43,21 @@ async def test_a_reply_is_judged_by_what_it_comes_to(
     judge: JudgeName, answer: str, reply: str, right: bool
 ) -> None:
     assert await Judges().is_right(_item(judge, answer), reply) is right
+
+
+async def test_an_answer_that_the_judge_cannot_read_is_no_verdict() -> None:
+    with pytest.raises(JudgeError, match="'number' failed on item '1': InvalidOperation"):
+        await Judges().is_right(_item("number", "many"), "It is 7.")
+
+
+async def test_a_missing_library_is_no_verdict_and_is_told_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    items = [_item("number", "1"), _item("math", "2")]
+    assert missing(items) == ""
+    monkeypatch.setitem(sys.modules, "math_verify", None)
+    assert "math-verify" in missing(items)
+    assert missing(items[:1]) == ""
 
 
 @pytest.mark.parametrize(

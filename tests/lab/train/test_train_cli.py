@@ -21,6 +21,26 @@ ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.skipif(is_here(), reason="torch and TRL are installed here")
 
 
+POOL = """
+conductor = "ann"
+[[worker]]
+name = "ann"
+kind = "scripted"
+context_window = 8192
+replies = ["Answer: 1"]
+"""
+JOB = """
+folder = "out"
+[model]
+base = "tiny"
+[[taskset]]
+source = "math"
+path = "math.jsonl"
+[workers]
+manifest = "pool.toml"
+"""
+
+
 @pytest.fixture
 def job(podium: CommandLine) -> Path:
     path = podium.folder / "own.toml"
@@ -44,6 +64,20 @@ def test_a_job_is_looked_through_without_torch(podium: CommandLine, job: Path) -
     assert "podium train grpo own.toml" in done.out
     assert "First rollout, its plan drawn by lot" in done.out
     assert not (podium.folder / "runs").exists()
+
+
+@pytest.mark.parametrize("command", ["check", "profile"])
+def test_what_a_judge_lacks_is_told_before_anybody_is_asked(
+    podium: CommandLine, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    (podium.folder / "pool.toml").write_text(POOL)
+    (podium.folder / "math.jsonl").write_text('{"problem": "1 + 1?", "answer": "2"}\n')
+    (podium.folder / "own.toml").write_text(JOB)
+    monkeypatch.setitem(sys.modules, "math_verify", None)
+    done = podium.inside("train", command, "own.toml", *(["--ask"] if command == "check" else []))
+    assert done.code == 1
+    assert "math-verify" in done.err
+    assert not (podium.folder / "out").exists()
 
 
 def test_the_7b_passes_a_dry_run_without_gpu_data_or_keys(podium: CommandLine) -> None:
