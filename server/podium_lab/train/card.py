@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from podium_lab.bench.scoring import wilson
-from podium_lab.train.records import Begun, Records
+from podium_lab.train.records import TRAINED, Begun, Records
 from podium_lab.train.status import mean_length
 from podium_lab.train.watch import Step
 from podium_workers.trained import TRAINING
@@ -90,7 +90,7 @@ def _looks(records: Records) -> Iterator[str]:
         step = look.step
         low, high = wilson(round(step.right * look.items), look.items)
         yield (
-            f"| {look.part} | {look.name} | {look.pools} | {look.items} | {step.right:.3f} "
+            f"| {look.part} | {records.of(look)} | {look.pools} | {look.items} | {step.right:.3f} "
             f"({low:.3f} to {high:.3f}) | {step.valid:.3f} | {step.right_if_valid:.3f} | "
             f"{_or_none(step.routed)} | {_or_none(step.regret)} | {_or_none(step.gain)} | "
             f"{_over(step)} |"
@@ -98,7 +98,7 @@ def _looks(records: Records) -> Iterator[str]:
     yield f"\n{MEASURES}"
     for look in looks:
         if look.step.second:
-            yield f"\n{look.part}, {look.name}: {look.step.second.told()}."
+            yield f"\n{look.part}, {records.of(look)}: {look.step.second.told()}."
 
 
 def _curves(steps: tuple[Step, ...]) -> Iterator[str]:
@@ -137,8 +137,8 @@ def _limits(records: Records, begun: Begun) -> Iterator[str]:
         yield "  by their numbers alone: with another pool, or another order, it chooses at random."
     else:
         yield "  by what was said of them; others have to be described likewise."
-    if not any(look.part == "test" for look in records.looks()):
-        yield "- It was not measured on its sealed test part."
+    if not any((it.part, records.of(it)) == ("test", TRAINED) for it in records.looks()):
+        yield "- Its records have no look at the sealed test part that is known to be its own."
 
 
 def _use(begun: Begun, workers: Sequence[str]) -> Iterator[str]:

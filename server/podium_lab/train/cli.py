@@ -23,7 +23,7 @@ from podium_lab.train.exporting import Form, export
 from podium_lab.train.handing_over import HANDED, hand_over, interpreter, is_here, see_learner
 from podium_lab.train.items import PARTS, Part
 from podium_lab.train.opening import open_ground
-from podium_lab.train.records import Records
+from podium_lab.train.records import TRAINED, UNTRAINED, Records
 from podium_lab.train.reference import profile
 from podium_lab.train.status import status
 
@@ -207,7 +207,7 @@ def evaluate_(
 ) -> None:  # fmt: skip
     """Look at what a job has trained on the part that is sealed until then."""
     job = named_job(config)
-    which = "untrained" if untrained else "trained"
+    which = UNTRAINED if untrained else TRAINED
     records = Records(job.folder)
     records.begun()
     if part == "test" and records.has_looked(which, cast("Which", pools)) and not again:

@@ -20,6 +20,8 @@ from podium_workers.worker import Frozen
 BEGUN, ENDED = "job.json", "outcome.json"
 STEPS, ROLLOUTS, LEARNER, LOOKS = "steps.jsonl", "rollouts.jsonl", "learner.jsonl", "looks.jsonl"
 SEEN, TIMES = "looked_at.jsonl", "times.jsonl"
+TRAINED, UNTRAINED = "trained", "untrained"
+"""Names of the looks of an evaluation: at the end of the job, and before any reinforcement."""
 MAY_CHANGE = frozenset(
     {"folder", "stop", "max_usd", "checkpoint_every", "validate_every", "validation_items",
      "rollout_seconds", "judge_seconds", "launch"}
@@ -70,6 +72,8 @@ class Look(Frozen):
     """Which workers the policy was shown."""
     temperature: float
     items: int
+    iterations: int | None = None
+    """Of an evaluation, how many the model had been trained for; None where that is not known."""
     step: Step
 
 
@@ -183,6 +187,15 @@ class Records:
     def looks(self) -> tuple[Look, ...]:
         """The looks at other items so far."""
         return self._read(LOOKS, Look)
+
+    def of(self, look: Look) -> str:
+        """At what a look was made: its name, and more where that is not what is there now."""
+        ended = self.ended()
+        if look.name != TRAINED or (ended and look.iterations == ended.iterations):
+            return look.name
+        if look.iterations is None:
+            return f"{look.name}, of a model not recorded"
+        return f"{look.name}, an earlier model of {look.iterations} iterations"
 
     def has_looked(self, name: str, pools: Which = "whole") -> bool:
         """Whether the sealed test part has been opened for that."""

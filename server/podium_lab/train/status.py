@@ -39,7 +39,7 @@ def status(records: Records, *, width: int = WIDTH) -> Iterator[str]:
         yield ""
         yield from _newest(steps[-1])
     for look in records.looks():
-        yield _looked(look)
+        yield _looked(look, records.of(look))
         if look.step.second:
             yield f"  {look.step.second.told()}"
     yield from _problems(records)
@@ -152,13 +152,13 @@ def _spend(step: Step) -> str:
     return f" (asked {times}; a plan takes {step.spend_ratio:.1f} times the {unit} of one call)"
 
 
-def _looked(look: Look) -> str:
+def _looked(look: Look, of: str) -> str:
     step = look.step
     low, high = wilson(round(step.right * look.items), look.items)
     pools = "" if look.pools == "whole" else f", {look.pools} pools"
     told = measured(step)
     return (
-        f"{look.part}, {look.name}{pools}: {step.right:.0%} right ({low:.0%} to {high:.0%}) of "
+        f"{look.part}, {of}{pools}: {step.right:.0%} right ({low:.0%} to {high:.0%}) of "
         f"{look.items} items, {step.valid:.0%} readable, {step.right_if_valid:.0%} of those right"
         f"{f'; {told}' if told else ''}"
     )

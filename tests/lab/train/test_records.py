@@ -6,13 +6,15 @@ import pytest
 
 from podium.config import Settings
 from podium_lab.train.alone import Reference
+from podium_lab.train.card import card
 from podium_lab.train.config import Job
 from podium_lab.train.environment import Score
 from podium_lab.train.errors import TrainingError
 from podium_lab.train.items import Item
 from podium_lab.train.opening import load_items, open_ground
-from podium_lab.train.records import Ended, Learned, Records
+from podium_lab.train.records import Ended, Learned, Look, Records
 from podium_lab.train.reference import FILE, known, profile
+from podium_lab.train.status import status
 from podium_lab.train.watch import summed
 
 SCORE = Score(item="1", reward=1.0, valid=True, right=True, workers=("a",), subtasks=("Do.",))
@@ -72,6 +74,47 @@ def test_what_came_after_a_checkpoint_is_forgotten(tmp_path: Path) -> None:
     assert [it.iteration for it in records.rollouts()] == [1, 1, 2, 2]
     assert [it.iteration for it in records.lessons()] == [1, 2]
     assert records.ended() is None
+
+
+def _look(name: str, iterations: int | None, *scores: Score) -> Look:
+    step = summed(0, [[score] for score in scores])
+    return Look(
+        name=name, part="test", temperature=0, items=len(scores), iterations=iterations, step=step
+    )  # fmt: skip
+
+
+def test_a_look_at_an_earlier_model_is_never_shown_as_one_at_the_present(tmp_path: Path) -> None:
+    records = _begun(tmp_path)
+    for name, iterations in (("untrained", 0), ("trained", 3)):
+        records.look(_look(name, iterations, SCORE), [SCORE])
+    records.end(Ended(iterations=3, stopped="Routing has collapsed."))
+    assert _when(records) == ["untrained", "trained"]
+    records.cut_behind(2)
+    earlier = "trained, an earlier model of 3 iterations"
+    assert _when(records) == ["untrained", earlier], "while it goes on"
+    records.end(Ended(iterations=5))
+    assert _when(records) == ["untrained", earlier]
+    assert "no look at the sealed test part" in card(records, form="whole", workers=())
+    records.look(_look("trained", 5, SCORE), [SCORE])
+    assert _when(records) == ["untrained", earlier, "trained"]
+    assert "no look at the sealed test part" not in card(records, form="whole", workers=())
+
+
+def test_a_look_that_does_not_say_of_which_model_it_was_is_shown_so(tmp_path: Path) -> None:
+    records = _begun(tmp_path)
+    line = _look("trained", None, SCORE).model_dump_json(exclude={"iterations"})
+    (tmp_path / "looks.jsonl").write_text(line + "\n")
+    records.end(Ended(iterations=3))
+    assert _when(records) == ["trained, of a model not recorded"]
+
+
+def _when(records: Records) -> list[str]:
+    """Of what each look is said to have been, in the status and in the card alike."""
+    lines = [line.split(": ")[0] for line in status(records) if line.startswith("test, ")]
+    rows = card(records, form="whole", workers=()).split("## Evaluation")[1].splitlines()
+    told = [row.split(" | ")[1] for row in rows if row.startswith("| test |")]
+    assert [line.removeprefix("test, ") for line in lines] == told
+    return told
 
 
 def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
