@@ -181,11 +181,12 @@ class Caller:
         """Call with a reply as long as the limits leave room for.
 
         When calls that are running hold what is left, wait for one of them to end: it mostly takes
-        much less than it could.
+        much less than it could. What the worker adds to the prompt shows only when the call is
+        refused; the next round leaves room for it.
         """
         card, stored = worker.card, prompt.model_dump_json()
         sha = text_hash(stored)
-        wanted, with_more_room = _longest_wanted(card, settings), False
+        wanted, with_more_room, added = _longest_wanted(card, settings), False, 0
         limited = purpose.limited or self.day_usd is not None
         while True:
             closed = self._shared.closed
@@ -194,11 +195,11 @@ class Caller:
                 accounts = await self.store.accounts(purpose.run_id, self.day_usd)
             _check_priced(card, accounts, purpose)
             bound = self._bound(card, prompt, accounts)
-            length = longest_reply(card, bound, wanted, accounts)
+            length = longest_reply(card, bound + added, wanted, accounts)
             if not length:
                 # What was read may have changed since, when a call has ended meanwhile.
                 if not closed.is_set() and not self._may_wait(accounts):
-                    raise refusal(card, worst(card, bound, wanted), accounts)
+                    raise refusal(card, worst(card, bound + added, wanted), accounts)
                 await closed.wait()
                 continue
             fitted = settings.model_copy(update={"max_output_tokens": length})
@@ -207,9 +208,11 @@ class Caller:
             try:
                 return await reply_with_retry(worker, prompt, fitted, call)
             except LimitError:
-                # Another call was faster, an attempt that broke off has taken what was left, or
-                # there is a limit since a moment ago.
-                limited = True
+                if call.paid:  # to start over would be to pay that again
+                    raise
+                # Another call was faster, an attempt that broke off has taken what was left, there
+                # is a limit since a moment ago, or the worker has added to the prompt.
+                limited, added = True, call.added
             except EmptyReplyError as error:
                 more = None if with_more_room else roomier(fitted, card, error)
                 if more is None or more.max_output_tokens is None:
@@ -226,6 +229,21 @@ class Caller:
             if open_ended and same == (purpose.round, purpose.step, card.name, card.model, sha):
                 return call
         return None
+
+    async def wait_for_room(self, card: WorkerCard, purpose: Purpose, amount: Amount) -> None:
+        """Wait until *amount* fits the limits, while calls that are running hold what it lacks.
+
+        Raises:
+            LimitError: it does not fit, and no call will give anything back.
+        """
+        while True:
+            closed = self._shared.closed
+            accounts = await self.store.accounts(purpose.run_id, self.day_usd)
+            if all(account.part(amount) <= account.left for account in accounts):
+                return
+            if not closed.is_set() and not self._may_wait(accounts):
+                raise refusal(card, amount, accounts)
+            await closed.wait()
 
     def _may_wait(self, accounts: Sequence[Account]) -> bool:
         return self._shared.running > 0 and any(account.held for account in accounts)
@@ -273,7 +291,7 @@ def _check_priced(card: WorkerCard, accounts: Sequence[Account], purpose: Purpos
         )
 
 
-@dataclass(frozen=True)
+@dataclass
 class LedgerCall:
     """The `Call` of one reply, written to the ledger."""
 
@@ -287,6 +305,10 @@ class LedgerCall:
     deadline: float
     earlier: CallRecord | None = None
     """The call that this one may attach to."""
+    added: int = 0
+    """Tokens that the latest attempt has added to the prompt."""
+    paid: bool = False
+    """Whether an attempt has brought a reply; a worker may need several of them for its own."""
 
     @property
     def resume_id(self) -> str | None:
@@ -307,6 +329,10 @@ class LedgerCall:
             started_at=time.time(),
         )
         store = self.caller.store
+        self.added = _added(request)
+        amount = worst(self.card, self.most[0] + self.added, self.most[1])
+        if self.paid:
+            await self.caller.wait_for_room(self.card, self.purpose, amount)
         await self._take_turn()
         async with self.caller.attempt():
             # Without limits, a settled call is soon enough durable with what is made of its reply;
@@ -316,9 +342,7 @@ class LedgerCall:
             try:
                 if self.earlier and ATTACHED_TO in request:
                     await store.take_up_call(record, self.earlier.call_id)
-                elif not await store.open_call(
-                    record, self._worst(request), self.caller.day_usd, (self.prompt,)
-                ):
+                elif not await store.open_call(record, amount, self.caller.day_usd, (self.prompt,)):
                     raise LimitError("usd", "Another call has taken what was left.")
                 yield attempt
             except WorkerError as error:
@@ -329,6 +353,7 @@ class LedgerCall:
                 attempt.forget()
                 raise
             finally:
+                self.paid = self.paid or attempt.is_paid
                 await attempt.end("stopped")
                 await self._give_back(attempt)
 
@@ -359,13 +384,11 @@ class LedgerCall:
                 unused = sum(self.most) - attempt.tokens
                 await self.caller.store.give_back_turn(rates, unused)
 
-    def _worst(self, request: Mapping[str, JsonValue]) -> Amount:
-        """What an attempt takes at most; a worker may say what it has added to the prompt."""
-        prompt, reply = self.most
-        added = str(request.get("added", ""))
-        if added:
-            prompt += prompt_bound(estimate_tokens(added), 1.0, len(added))
-        return worst(self.card, prompt, reply)
+
+def _added(request: Mapping[str, JsonValue]) -> int:
+    """Tokens that a worker has added to its prompt, at most: it says what in the request."""
+    added = str(request.get("added", ""))
+    return prompt_bound(estimate_tokens(added), 1.0, len(added)) if added else 0
 
 
 class LedgerAttempt:
@@ -386,6 +409,11 @@ class LedgerAttempt:
         """Tokens that it has taken; None when that is unknown."""
         usage = self._record.usage
         return None if usage.cost_usd is None else usage.input_tokens + usage.output_tokens
+
+    @property
+    def is_paid(self) -> bool:
+        """Whether it has brought a reply."""
+        return self._record.reply is not None
 
     async def sent(self, request_id: str) -> None:
         self._record = self._record.model_copy(update={"request_id": request_id})

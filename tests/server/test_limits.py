@@ -27,10 +27,11 @@ from podium.plan import PODIUM
 from podium.store import Store, open_store
 from podium_workers.errors import RateLimitedError, SlowReplyError
 from podium_workers.scripted import Line, Script, ScriptedWorker
-from podium_workers.worker import ModelSettings, Price, Prompt
+from podium_workers.worker import Call, ModelSettings, Price, Prompt, Reply, Usage
 
 OUTPUT = Price(input=0, output=1_000_000)
 """A dollar a token: what a call may cost at most is the length of its longest reply."""
+FREE = Price(input=0, output=0)
 LIMITED = ModelSettings(max_output_tokens=300)
 
 
@@ -144,7 +145,7 @@ async def test_an_attempt_that_broke_off_counts_as_the_most_that_it_can_have_cos
 
 
 async def test_tokens_are_limited_like_money(tmp_path: Path) -> None:
-    free = priced(price=Price(input=0, output=0))
+    free = priced(price=FREE)
     async with ledger(tmp_path, max_tokens=500) as store:
         caller = Caller(store)
         await ask(caller, free)
@@ -153,6 +154,78 @@ async def test_tokens_are_limited_like_money(tmp_path: Path) -> None:
         assert "The limit of 500 tokens struck" in str(error)
         used = await store.usage("run-000001")
         assert used.input_tokens + used.output_tokens <= 500
+
+
+class Trying:
+    """Makes an attempt for each of *added*, which joins the prompt, as who writes programs does."""
+
+    def __init__(self, *added: str, paid: anyio.Event | None = None) -> None:
+        self.card = priced(price=FREE).card
+        self.lengths: list[int] = []
+        """Of the replies that each attempt could have, in order."""
+        self._added = added
+        self._paid = paid or anyio.Event()
+
+    async def reply(self, prompt: Prompt, settings: ModelSettings, call: Call) -> Reply:
+        usage = Usage(input_tokens=10, output_tokens=90)
+        for trial, added in enumerate(self._added):
+            async with call.attempt({"trial": trial, "added": added}) as attempt:
+                self.lengths.append(settings.max_output_tokens or 0)
+                await attempt.settle(Reply(text="A program.", usage=usage, model="any"))
+            self._paid.set()
+        return Reply(text="Done.", usage=usage, model="any")
+
+
+async def try_it(caller: Caller, asked: Trying, seconds: float = 1.0) -> str:
+    deadline = anyio.current_time() + seconds
+    return (await caller.ask(asked, Prompt.of("?"), LIMITED, PURPOSE, deadline=deadline)).text
+
+
+async def test_a_reply_leaves_room_for_what_its_worker_adds_to_the_prompt(tmp_path: Path) -> None:
+    asked = Trying("x " * 40)
+    async with ledger(tmp_path, max_tokens=470) as store:
+        assert await try_it(Caller(store), asked) == "Done."
+        (length,) = asked.lengths
+        assert 256 <= length < 300, "with what is added, 300 would pass the limit"
+
+
+async def test_a_worker_that_adds_more_than_is_left_is_refused(tmp_path: Path) -> None:
+    asked = Trying("x " * 800)
+    async with ledger(tmp_path, max_tokens=1000) as store:
+        with pytest.raises(LimitError, match="limit of 1000 tokens struck: 1000 are left") as it:
+            await try_it(Caller(store), asked)
+        assert it.value.limit == "tokens"
+        assert await store.calls("run-000001") == ()
+
+
+async def test_what_a_call_has_paid_is_not_paid_again_when_its_rest_passes_the_limit(
+    tmp_path: Path,
+) -> None:
+    asked = Trying("Write it.", "Mend it. " * 200)
+    async with ledger(tmp_path, max_tokens=700) as store:
+        with pytest.raises(LimitError, match="limit of 700 tokens struck: 600 are left"):
+            await try_it(Caller(store), asked)
+        assert [call.request["trial"] for call in await store.calls("run-000001")] == [0]
+
+
+async def test_the_rest_of_a_call_waits_for_what_another_one_holds(tmp_path: Path) -> None:
+    """That one takes less than it could; and a refusal would lose what this one has paid."""
+    began, paid = anyio.Event(), anyio.Event()
+
+    async def hold(prompt: Prompt) -> Line:
+        began.set()
+        await paid.wait()
+        await anyio.wait_all_tasks_blocked()
+        return "Done."
+
+    asked = Trying("Write it.", "Mend it. " * 30, paid=paid)
+    async with ledger(tmp_path, max_tokens=900) as store, anyio.create_task_group() as group:
+        caller = Caller(store)
+        group.start_soon(ask, caller, priced(hold, "bob", FREE))
+        await began.wait()
+        assert await try_it(caller, asked, BOUND_S) == "Done."
+        tried = [call.request.get("trial") for call in await store.calls("run-000001")]
+        assert tried == [None, 0, 1]
 
 
 async def test_a_worker_of_unknown_price_is_refused_unless_it_is_allowed(tmp_path: Path) -> None:
