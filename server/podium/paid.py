@@ -21,7 +21,9 @@ async def paid_replies(store: Store, run_id: str, round_number: int) -> Paid:
     calls = await store.calls(run_id)
     finished = [call for call in calls if call.round == round_number and call.step is None]
     return {
-        (call.worker, call.prompt): await _reply(store, call) for call in finished if call.reply
+        (call.worker, call.prompt): await _reply(store, call)
+        for call in finished
+        if _is_whole(call)
     }
 
 
@@ -30,9 +32,14 @@ async def paid_reply(
 ) -> tuple[CallRecord, Reply] | None:
     """What a worker has replied for a version of a step, if its reply was recorded."""
     for call in reversed(await store.calls(run_id)):
-        if (call.step, call.version) == (step, version) and call.reply:
+        if (call.step, call.version) == (step, version) and _is_whole(call):
             return call, await _reply(store, call)
     return None
+
+
+def _is_whole(call: CallRecord) -> bool:
+    """Whether a call brought its worker's reply; a try is what the worker makes its reply of."""
+    return call.reply is not None and "trial" not in call.request
 
 
 async def _reply(store: Store, call: CallRecord) -> Reply:

@@ -26,6 +26,7 @@ from podium.errors import LimitError, PoolError
 from podium.plan import PODIUM
 from podium.store import Store, open_store
 from podium_workers.errors import RateLimitedError, SlowReplyError
+from podium_workers.pool import Pool
 from podium_workers.scripted import Line, Script, ScriptedWorker
 from podium_workers.worker import Call, ModelSettings, Price, Prompt, Reply, Usage
 
@@ -316,6 +317,20 @@ async def test_a_run_that_cannot_afford_its_first_step_fails_and_says_why(tmp_pa
         assert run.error is not None
         assert run.error.code == "limit"
         assert "Raise max_usd to go on. No step had finished before that." in run.error.message
+
+
+async def test_a_part_of_a_reply_is_not_taken_for_the_whole_when_work_goes_on(
+    tmp_path: Path,
+) -> None:
+    asked = Trying("Write it.", "Mend it. " * 200)
+    plan = plan_of(step("ann", "Compute."))
+    pool = Pool(workers=(asked,), conductor="ann")
+    async with open_parts(tmp_path, pool=pool, plans=[plan]) as parts:
+        run = await parts.ask(max_tokens=900)
+        assert (run.status, run.limit) == ("failed", "tokens")
+        await parts.store.set_limits(run.run_id, {"max_tokens": 5000})
+        run = await parts.go_on(run)
+        assert (run.status, run.answer) == ("finished", "Done.")
 
 
 async def test_steps_at_work_are_finished_when_a_limit_strikes_another(tmp_path: Path) -> None:
