@@ -3,9 +3,12 @@
 from pathlib import Path
 
 from podium.config import Settings
+from podium.window import prompt_budget
 from podium_lab.train.checking import with_stand_ins
 from podium_lab.train.config import Job
-from podium_lab.train.opening import asked_rows, open_ground, training_draws
+from podium_lab.train.exporting import training_of
+from podium_lab.train.opening import asked_rows, open_ground, policy_card, training_draws
+from podium_workers.entries.named import LocalEntry
 
 POOL = """
 asked.team = ["two", "one"]
@@ -54,3 +57,19 @@ def test_nor_in_a_dry_run(tmp_path: Path) -> None:
     job, told = with_stand_ins(job_on(tmp_path))
     assert [skills.name for skills in job.workers.simulated] == ["one", "two"]
     assert told == ("one, two: simulated workers of these names instead.",)
+
+
+def test_a_policy_reads_as_much_as_it_will_when_it_is_served(tmp_path: Path) -> None:
+    job = job_on(tmp_path, context_window=1024)
+    job = job.model_copy(
+        update={
+            "grpo": job.grpo.model_copy(update={"max_tokens": 64}),
+            "workers": with_stand_ins(job)[0].workers,
+        }
+    )
+    said = training_of(job, tmp_path)
+    served = LocalEntry(
+        kind="local", name="trained", gguf="model.gguf", steps=False,
+        context_window=said.context_window, max_output_tokens=said.max_tokens,
+    )  # fmt: skip
+    assert prompt_budget(policy_card(job)) == prompt_budget(served.card) == 896

@@ -82,7 +82,7 @@ class PlanReward:
 
     async def _firsts(self, texts: Sequence[str], drawn: Sequence[Draw]) -> list[First]:
         environment = self.ground.environment
-        card, found = policy_card(self.ground.job.asked), list[First]()
+        card, found = policy_card(self.ground.job), list[First]()
         for score, asked in zip(await self._all(texts, drawn), drawn, strict=True):
             outcome, prompt = await environment.outcome(score), ""
             if outcome:

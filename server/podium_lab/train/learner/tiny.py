@@ -32,7 +32,7 @@ EXAMPLES = 400
 
 def corpus(ground: Ground) -> list[str]:
     """What the tokenizer is made from: prompts of the training part, and plans."""
-    card = policy_card(ground.job.asked)
+    card = policy_card(ground.job)
     items = ground.part("train")[:EXAMPLES]
     prompts = [ground.environment.prompt(item, ground.pool, card) for item in items]
     return prompts + example_plans(ground, len(prompts))

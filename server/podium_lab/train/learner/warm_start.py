@@ -89,7 +89,7 @@ def rows(reward: PlanReward, warm: WarmStart, tokenizer: Any) -> Dataset:
 
 
 def _first_rounds(ground: Ground, drawn: Sequence[tuple[Draw, str]]) -> Iterator[tuple[str, str]]:
-    card = policy_card(ground.job.asked)
+    card = policy_card(ground.job)
     for draw, plan in drawn:
         pool = shuffled(ground.pool, draw.workers)
         yield ground.environment.prompt(draw.item, pool, card), plan
