@@ -50,6 +50,7 @@ from podium_workers.openai import OpenAIWorker
 from podium_workers.quirks import quirks_of
 from podium_workers.responses import ResponsesWorker
 from podium_workers.retry import reply_with_retry, roomier
+from podium_workers.vllm import AttachedVllmWorker
 from podium_workers.wire import ApiKey, TimeLimits
 from podium_workers.worker import Message, ModelSettings, Price, Prompt, Reply, WorkerCard
 
@@ -80,6 +81,11 @@ def worker(
 ) -> OpenAIWorker:
     known = card(price=price, limit=limit)
     return OpenAIWorker(known, key=KEY, base_url=f"{provider.url}/v1", limits=limits)
+
+
+def on_vllm(provider: Provider) -> AttachedVllmWorker:
+    known = card().model_copy(update={"kind": "vllm"})
+    return AttachedVllmWorker(known, key=KEY, base_url=f"{provider.url}/v1")
 
 
 def responses(provider: Provider) -> ResponsesWorker:
@@ -367,24 +373,36 @@ ONLY_REASONING: tuple[tuple[str, bool, str | None], ...] = (
 )
 
 
+@pytest.mark.parametrize("kind", ["openai", "vllm"])
 @pytest.mark.parametrize(("reasoning", "wants_json", "text"), ONLY_REASONING)
 async def test_t21_a_reply_in_the_reasoning_channel_is_taken_by_rule_alone_and_marked(
-    provider: Provider, reasoning: str, wants_json: bool, text: str | None
+    provider: Provider, reasoning: str, wants_json: bool, text: str | None, kind: str
 ):
     """T21: what follows a `</think>`, or JSON as a whole where JSON was asked for."""
     assert reply_within(reasoning, wants_json=wants_json) == text
     pieces: list[Piece] = [chunk({"reasoning_content": reasoning}), chunk(finish="stop"), DONE]
     provider.answers(Answer(pieces))
     schema = SCHEMA if wants_json else None
+    asked = worker(provider) if kind == "openai" else on_vllm(provider)
     if text is None:
         with pytest.raises(EmptyReplyError, match="reasoned, but gave no reply"):
-            await ask(worker(provider), response_schema=schema)
+            await ask(asked, response_schema=schema)
         return
-    reply = await ask(worker(provider), response_schema=schema)
+    reply = await ask(asked, response_schema=schema)
     assert (reply.text, reply.note) == (
         text,
         "The reply stood in the reasoning channel of the endpoint.",
     )
+
+
+async def test_t21_json_in_the_reasoning_channel_is_no_reply_to_who_asked_for_a_grammar(
+    provider: Provider,
+):
+    """T21"""
+    thought: Piece = chunk({"reasoning_content": '{"a": "42"}'})
+    provider.answers(Answer([thought, chunk(finish="stop"), DONE]))
+    with pytest.raises(EmptyReplyError, match="reasoned, but gave no reply"):
+        await ask(on_vllm(provider), grammar='root ::= "42"')
 
 
 async def long_prompt(asked: OpenAIWorker, words: int, call: RecordedCall) -> Reply:

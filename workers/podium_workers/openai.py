@@ -161,8 +161,7 @@ class OpenAIWorker(OpenAIClientWorker):
         reasoning = "\n\n".join(filter(None, ("".join(streamed.reasoning), thinking)))
         length = meaning_of_finish(streamed.finish) == "length"
         if not text.strip() and reasoning and not length:
-            wants_json = "response_format" in parameters
-            text = reply_within(reasoning, wants_json=wants_json) or ""
+            text = reply_within(reasoning, wants_json=self._wants_json(parameters)) or ""
             note = note or (_IN_REASONING if text else "")
         if not text.strip():
             raise EmptyReplyError(_why_empty(streamed, reasoning, length), used_up=length)
@@ -174,6 +173,10 @@ class OpenAIWorker(OpenAIClientWorker):
             reasoning=self._key.struck_from(reasoning),
             note=note,
         )
+
+    def _wants_json(self, parameters: Mapping[str, JsonValue]) -> bool:
+        """Whether a request with these asks for JSON."""
+        return "response_format" in parameters
 
     def _check_end(self, streamed: "_Streamed") -> None:
         """Raise unless the reply ended as a usable one does, with a stop or at its limit."""

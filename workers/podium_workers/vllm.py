@@ -39,6 +39,10 @@ class AttachedVllmWorker(OpenAIWorker):
             wanted["structured_outputs"] = {"json": spaced(settings.response_schema)}
         return wanted
 
+    def _wants_json(self, parameters: Mapping[str, JsonValue]) -> bool:
+        form = parameters.get("structured_outputs")
+        return isinstance(form, dict) and "json" in form
+
 
 @dataclass(frozen=True)
 class Found:
