@@ -14,7 +14,7 @@ from podium_lab.train.config import Job
 from podium_lab.train.draws import Draw, draws
 from podium_lab.train.environment import Environment, shuffled
 from podium_lab.train.items import Item, Part, in_part
-from podium_lab.train.judging import Judges
+from podium_lab.train.judging import Judges, missing
 from podium_lab.train.profiled import REPLIES, profiled_pool, profiled_questions
 from podium_lab.train.purse import Purse
 from podium_lab.train.simulated import Simulation
@@ -153,6 +153,8 @@ async def open_ground(
         PoolSelectionError: the pool lacks a worker that is named.
     """
     items = load_items(job)
+    if told := missing(items):
+        raise SettingsError(told)
     job.folder.mkdir(parents=True, exist_ok=True)
     async with (
         _pools(job, items, environment, settings, place, repeats) as (pool, *again),
