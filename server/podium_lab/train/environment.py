@@ -7,7 +7,7 @@ around `Environment.score`.
 """
 
 import hashlib
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -32,7 +32,8 @@ STRATEGY = "written"
 """Under which name the text of a rollout is a policy."""
 PRINCIPAL = "training"
 OF_THE_PLAN = frozenset({"refused", "context_too_long"})
-"""Failures of a worker that are the plan's own fault: they count as a wrong answer."""
+"""Failures of a worker that are the plan's own fault: they count as a wrong answer, whatever the
+worker says that then does the step."""
 
 
 class Rewards(Frozen):
@@ -272,7 +273,8 @@ class Environment:
             return {"problem": problem}
         answer = run.answer or ""
         try:
-            right = run.status == "finished" and await self._is_right(item, answer, score)
+            done = run.status == "finished" and _as_planned(steps)
+            right = done and await self._is_right(item, answer, score)
         except JudgeError as error:
             return {"problem": str(error), "answer": answer}
         reward = self.rewards.of(
@@ -332,6 +334,11 @@ def _since(before: Outcome | None, usage: Usage) -> Usage:
     spent, known = usage.cost_usd, before.usage.cost_usd
     cost = None if spent is None or known is None else max(0.0, spent - known)
     return Usage(**left, cost_usd=cost)
+
+
+def _as_planned(results: Iterable[StepResult]) -> bool:
+    """Whether each step was done by the worker that the plan gave it to."""
+    return all(result.worker == result.planned_worker for result in results)
 
 
 def _no_fault_of_the_plan(run: Run, results: Sequence[StepResult]) -> str:

@@ -98,6 +98,15 @@ async def test_a_worker_that_refuses_is_the_plans_own_fault(store: Store) -> Non
     assert (score.reward, score.right) == (0.5, False)
 
 
+async def test_a_plan_earns_nothing_by_what_another_worker_has_done(store: Store) -> None:
+    right = ScriptedWorker.named("other", [FACT.answer])
+    prim = ScriptedWorker.named("prim", [RefusedError("No.")])
+    pool = Pool(workers=(right, prim), conductor="other")
+    score = await Environment(store).score(written(("prim", "Answer.", [])), FACT, pool)
+    assert len(right.seen) == 1
+    assert (score.reward, score.right) == (0.5, False)
+
+
 async def test_a_judge_without_a_verdict_drops_the_rollout(store: Store) -> None:
     item = FACT.model_copy(update={"judge": "program"})
     worker = ScriptedWorker.named("one", ["4"])
