@@ -16,11 +16,11 @@ from podium_lab.train.errors import TrainingError
 from podium_lab.train.items import Item
 from podium_lab.train.opening import load_items
 from podium_lab.train.profiled import REPLIES
-from podium_lab.train.records import Begun, Ended, Look, Records, Seen
+from podium_lab.train.records import TRAINED, UNTRAINED, Begun, Ended, Look, Records, Seen
 from podium_lab.train.reference import FILE, reference_of
 from podium_lab.train.stopwatch import Time
 
-MODELS = ("untrained", "trained")
+MODELS = (UNTRAINED, TRAINED)
 TABLE = "table.md"
 
 Train = Callable[[Job], object]
@@ -119,12 +119,15 @@ def gather(job: Job, out: Path) -> Proof:
     """What there is of a proof in a folder; seeds whose looks are not all made are left out.
 
     Raises:
-        TrainingError: there is no seed that is done, or they were begun with different settings.
+        TrainingError: there is no seed that is done, one was trained on after it was measured, or
+            they were begun with different settings.
     """
     found = sorted((int(path.name.removeprefix("seed-")), path) for path in out.glob("seed-*"))
     done = [(seed, Records(path)) for seed, path in found if _is_done(Records(path))]
     if not done:
         raise TrainingError(f"{out}: no seed is done yet; run `podium train prove` to its end.")
+    for _, records in done:
+        _see_its_own(records)
     begun = [records.begun() for _, records in done]
     if len({_shared(it) for it in begun}) > 1:
         raise TrainingError(
@@ -138,6 +141,17 @@ def gather(job: Job, out: Path) -> Proof:
         ran=tuple(_ran(seed, records) for seed, records in done),
         looked=tuple(it for seed, records in done for it in _looks(seed, records)),
     )
+
+
+def _see_its_own(records: Records) -> None:
+    """See that what was looked at last is what the seed has come to."""
+    ended = records.ended()
+    for look in (it for it in _newest(records) if it.name == TRAINED):
+        if look.iterations is not None and ended and look.iterations != ended.iterations:
+            raise TrainingError(
+                f"{records.folder}: this seed was trained on after it was measured, and the sealed "
+                "part is opened once; prove it anew in another folder."
+            )
 
 
 def _is_done(records: Records) -> bool:
@@ -160,9 +174,13 @@ def _ran(seed: int, records: Records) -> Ran:
 
 
 def _looks(seed: int, records: Records) -> Sequence[Looked]:
+    return [_looked(seed, records, look) for look in _newest(records)]
+
+
+def _newest(records: Records) -> Sequence[Look]:
     """The newest look of each kind."""
-    newest = {(look.name, look.pools): look for look in records.looks() if look.part == "test"}
-    return [_looked(seed, records, look) for look in newest.values()]
+    looks = {(look.name, look.pools): look for look in records.looks() if look.part == "test"}
+    return tuple(looks.values())
 
 
 def _looked(seed: int, records: Records, look: Look) -> Looked:

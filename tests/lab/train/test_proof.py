@@ -140,6 +140,20 @@ def test_a_proof_that_was_stopped_goes_on(job: Job, learner: Learner, tmp_path: 
     assert [it.seed for it in gather(job, out).ran] == [0]
 
 
+def test_a_seed_that_was_trained_on_after_it_was_measured_is_no_proof(
+    job: Job, learner: Learner, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    _prove(job, out, learner, 0)
+    records = Records(out / "seed-0")
+    (look, *_) = (it for it in records.looks() if it.name == "trained")
+    records.look(look.model_copy(update={"iterations": 1}), ())
+    assert gather(job, out).looked
+    records.end(Ended(iterations=2))
+    with pytest.raises(TrainingError, match="trained on after it was measured"):
+        gather(job, out)
+
+
 def test_the_table_says_what_was_run_and_what_came_of_it(
     job: Job, learner: Learner, tmp_path: Path
 ) -> None:
