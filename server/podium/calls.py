@@ -43,7 +43,8 @@ _BEFORE_GENERATION = frozenset(
         "context_too_long", "unsupported_parameter", "unknown_model", "model_file",
     }
 )  # fmt: skip
-"""Failures that a provider does not bill, since it has generated nothing."""
+"""Failures that a provider does not bill, unless its worker tells that a reply had begun: some of
+them are also how a connection breaks off in the middle of one."""
 
 
 _ASK_MORE = frozenset({"command", "program"})
@@ -448,12 +449,17 @@ class LedgerAttempt:
         self._open = False
 
     def _paid(self, error: Failure | None) -> Usage:
-        """What an attempt that broke off has cost: unknown, unless nothing was generated."""
+        """What an attempt that broke off has cost: unknown, unless nothing was generated.
+
+        What its worker reports counts more than how it broke off, and a free one stays free.
+        """
         reported = self._record.usage
-        free = self._card.price is not None and self._card.price.is_free
-        if reported != Usage() or free or (error and error.code in _BEFORE_GENERATION):
-            return reported
-        return Usage(cost_usd=None)
+        if reported == Usage() and not (error and error.code in _BEFORE_GENERATION):
+            reported = Usage(cost_usd=None)
+        is_free = self._card.price is not None and self._card.price.is_free
+        if is_free and reported.cost_usd is None:
+            return reported.model_copy(update={"cost_usd": 0.0})
+        return reported
 
     async def _close(self, texts: Sequence[str], *, wait: bool = True, **changes: object) -> None:
         self._open = False

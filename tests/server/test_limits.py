@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -25,10 +26,18 @@ from podium.calls import Caller, Purpose
 from podium.errors import LimitError, PoolError
 from podium.plan import PODIUM
 from podium.store import Store, open_store
-from podium_workers.errors import RateLimitedError, SlowReplyError
+from podium_workers.errors import RateLimitedError, SlowReplyError, UnreachableError
 from podium_workers.pool import Pool
 from podium_workers.scripted import Line, Script, ScriptedWorker
-from podium_workers.worker import Call, ModelSettings, Price, Prompt, Reply, Usage
+from podium_workers.worker import (
+    Call,
+    ModelSettings,
+    Price,
+    Prompt,
+    Reply,
+    Usage,
+    WorkerCard,
+)
 
 OUTPUT = Price(input=0, output=1_000_000)
 """A dollar a token: what a call may cost at most is the length of its longest reply."""
@@ -143,6 +152,45 @@ async def test_an_attempt_that_broke_off_counts_as_the_most_that_it_can_have_cos
         assert await spent(store) is None, "what it cost is unknown"
         await store.set_limits("run-000001", {"max_usd": 700})
         assert await ask(caller, priced(["Done."])) == "Done."
+
+
+@dataclass(frozen=True)
+class BreakingOff:
+    """Tells what was used so far, and then its connection breaks."""
+
+    card: WorkerCard
+    told: Usage
+
+    async def reply(self, prompt: Prompt, settings: ModelSettings, call: Call) -> Reply:
+        async with call.attempt({}) as attempt:
+            await attempt.usage(self.told)
+            raise UnreachableError("It broke off.")
+
+
+COUNTED = Usage(input_tokens=9, output_tokens=40, cost_usd=None)
+
+
+@pytest.mark.parametrize("told", [Usage(cost_usd=None), COUNTED])
+async def test_a_reply_that_broke_off_in_the_middle_counts_at_its_worst(
+    tmp_path: Path, told: Usage
+) -> None:
+    """T12: that the connection broke tells nothing of how much was generated before."""
+    async with ledger(tmp_path, max_usd=310) as store:
+        with pytest.raises(LimitError, match=r"\$10 are left"):
+            await Caller(store).ask(
+                BreakingOff(priced().card, told), Prompt.of("?"), LIMITED, PURPOSE
+            )
+        (call,) = await store.calls("run-000001")
+        assert (call.status, call.usage) == ("failed", told)
+
+
+async def test_a_free_reply_that_broke_off_costs_nothing(tmp_path: Path) -> None:
+    free = BreakingOff(priced(price=FREE).card, COUNTED)
+    async with ledger(tmp_path, max_usd=310) as store:
+        with pytest.raises(UnreachableError):
+            await Caller(store).ask(free, Prompt.of("?"), LIMITED, PURPOSE)
+        calls = await store.calls("run-000001")
+        assert [call.usage for call in calls] == [COUNTED.model_copy(update={"cost_usd": 0.0})] * 3
 
 
 async def test_tokens_are_limited_like_money(tmp_path: Path) -> None:
