@@ -51,13 +51,14 @@ class Rewards(Frozen):
     per_step: float = Field(default=0.0, ge=0)
     """Taken off a right plan for each step after the first; off in the paper."""
     per_usd: float = Field(default=0.0, ge=0)
-    """Taken off a right plan for each US dollar that its workers cost; off in the paper."""
+    """Taken off a right plan for each US dollar that its workers cost at the prices of their cards,
+    whether it was paid for or a kept reply was given again; off in the paper."""
 
-    def of(self, *, right: bool, steps: int, cost_usd: float | None) -> float:
+    def of(self, *, right: bool, steps: int, price_usd: float | None) -> float:
         """The reward of a plan that was carried out; never below that of an unreadable one."""
         if not right:
             return self.wrong
-        cost = self.per_step * max(0, steps - 1) + self.per_usd * (cost_usd or 0.0)
+        cost = self.per_step * max(0, steps - 1) + self.per_usd * (price_usd or 0.0)
         return max(self.unreadable, self.right - cost)
 
 
@@ -277,10 +278,8 @@ class Environment:
             right = done and await self._is_right(item, answer, score)
         except JudgeError as error:
             return {"problem": str(error), "answer": answer}
-        reward = self.rewards.of(
-            right=right, steps=len(score.workers), cost_usd=score.usage.cost_usd
-        )
         price = _price(steps, pool)
+        reward = self.rewards.of(right=right, steps=len(score.workers), price_usd=price)
         return {"right": right, "reward": reward, "answer": answer, "price_usd": price}
 
     async def _is_right(self, item: Item, answer: str, score: Score) -> bool:

@@ -8,11 +8,12 @@ from tests.core_parts import written
 
 from podium.store import open_store
 from podium_lab.train.caching import CachedWorker, cached
-from podium_lab.train.environment import Environment
+from podium_lab.train.environment import Environment, Rewards
 from podium_lab.train.items import Goal, Item
 from podium_workers.errors import ManifestError, OverloadedError
 from podium_workers.pool import Pool
 from podium_workers.scripted import ScriptedWorker
+from podium_workers.worker import Price
 
 ITEM = Item(
     id="1", taskset="some", question="What is 6 times 7?", judge="number", answer="42",
@@ -45,6 +46,24 @@ async def test_the_same_plan_is_paid_once_also_by_rollouts_at_the_same_time(tmp_
     (only,) = pool.workers
     assert isinstance(only, CachedWorker)
     assert (only.hits, only.misses) == (7, 1)
+
+
+async def test_a_plan_earns_the_same_whether_its_replies_are_paid_for_or_kept(
+    tmp_path: Path,
+) -> None:
+    price = Price(input=1000, output=1000)
+    card = ScriptedWorker.named("one", ["42"]).card.model_copy(update={"price": price})
+    async with (
+        open_store(tmp_path / "a.db") as store,
+        cached(_pool(ScriptedWorker(card, ["42"])), tmp_path / "c") as pool,
+    ):
+        environment = Environment(store, rewards=Rewards(per_usd=1.0))
+        first = await environment.score(PLAN, ITEM, pool)
+        again = await environment.score(PLAN, ITEM, pool)
+    assert first.usage.cost_usd == first.price_usd
+    assert (again.usage.cost_usd, again.price_usd) == (0.0, first.price_usd)
+    assert first.reward is not None
+    assert again.reward == first.reward < 1.0
 
 
 async def test_another_subtask_is_another_content(tmp_path: Path) -> None:

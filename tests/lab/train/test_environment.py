@@ -121,9 +121,9 @@ async def test_steps_and_money_cost_reward_only_where_that_is_set(store: Store) 
     paper = await Environment(store).score(text, FACT, pool)
     dear = Environment(store, rewards=Rewards(per_step=0.1))
     assert (paper.reward, (await dear.score(text, FACT, pool)).reward) == (1.0, 0.9)
-    assert Rewards(per_usd=10).of(right=True, steps=1, cost_usd=0.02) == pytest.approx(0.8)
-    assert Rewards(per_usd=10).of(right=True, steps=1, cost_usd=50.0) == 0.0
-    assert Rewards(per_step=0.1, per_usd=1).of(right=False, steps=3, cost_usd=0.2) == 0.5
+    assert Rewards(per_usd=10).of(right=True, steps=1, price_usd=0.02) == pytest.approx(0.8)
+    assert Rewards(per_usd=10).of(right=True, steps=1, price_usd=50.0) == 0.0
+    assert Rewards(per_step=0.1, per_usd=1).of(right=False, steps=3, price_usd=0.2) == 0.5
 
 
 async def test_the_prompt_is_the_one_that_the_server_sends(store: Store) -> None:

@@ -73,6 +73,28 @@ async def test_a_worker_gives_its_answer_whatever_it_is_asked(tmp_path: Path) ->
         assert await scored(ground, "0, 1", "Look again.") == "Answer: 2"
 
 
+async def test_a_worker_tells_the_tokens_of_its_own_reply_and_costs_nothing(
+    tmp_path: Path,
+) -> None:
+    asked = await profiled(tmp_path, 1)
+    file = tmp_path / "live" / REPLIES
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    usage = {"input_tokens": 700, "output_tokens": 300, "cost_usd": 0.5}
+    for line in lines:
+        if "call" in line:
+            line["call"]["reply"]["usage"] = usage
+        if "pool" in line:
+            for worker in line["pool"]["workers"]:
+                worker["price"] = {"input": 1000, "output": 1000}
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    async with open_ground(asked, {}, Settings()) as ground:
+        text = 'model_id = [0]\nsubtasks = ["Say."]\naccess_list = [[]]'
+        score = await ground.environment.score(text, ground.items[0], ground.pool)
+    used = score.usage
+    assert (used.input_tokens, used.output_tokens, used.cost_usd) == (700, 300, 0.0)
+    assert score.price_usd == pytest.approx(1.0)
+
+
 async def test_only_what_was_asked_about_is_trained_on(tmp_path: Path) -> None:
     asked = await profiled(tmp_path, 3)
     assert len(load_items(asked)) == 3
