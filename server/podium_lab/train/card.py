@@ -3,9 +3,8 @@
 import json
 from collections.abc import Iterator, Sequence
 
-from podium_lab.bench.scoring import wilson
 from podium_lab.train.records import TRAINED, Begun, Records
-from podium_lab.train.status import mean_length
+from podium_lab.train.status import dropped, mean_length, right_between
 from podium_lab.train.watch import Step
 from podium_workers.trained import TRAINING
 
@@ -88,10 +87,11 @@ def _looks(records: Records) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|---|---|---|---|---|"
     for look in looks:
         step = look.step
-        low, high = wilson(round(step.right * look.items), look.items)
+        low, high = right_between(look)
         yield (
-            f"| {look.part} | {records.of(look)} | {look.pools} | {look.items} | {step.right:.3f} "
-            f"({low:.3f} to {high:.3f}) | {step.valid:.3f} | {step.right_if_valid:.3f} | "
+            f"| {look.part} | {records.of(look)} | {look.pools} | {look.items}{dropped(look)} | "
+            f"{step.right:.3f} ({low:.3f} to {high:.3f}) | {step.valid:.3f} | "
+            f"{step.right_if_valid:.3f} | "
             f"{_or_none(step.routed)} | {_or_none(step.regret)} | {_or_none(step.gain)} | "
             f"{_over(step)} |"
         )

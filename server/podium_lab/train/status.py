@@ -152,15 +152,34 @@ def _spend(step: Step) -> str:
     return f" (asked {times}; a plan takes {step.spend_ratio:.1f} times the {unit} of one call)"
 
 
+def right_between(look: Look) -> tuple[float, float]:
+    """The limits of what is right, with 95 %: by the answers that were not dropped."""
+    kept = _kept(look.step)
+    return wilson(round(look.step.right * kept), kept)
+
+
+def dropped(look: Look) -> str:
+    """How many answers were dropped, in brackets; empty where none was."""
+    count = look.items - _kept(look.step)
+    return f" ({count} dropped)" if count else ""
+
+
+def _kept(step: Step) -> int:
+    """First rounds that were not dropped."""
+    readable = sum(step.lengths.values())
+    # Second rounds are among the dropped too, but there are none where no plan could be read.
+    return round(readable / step.valid) if step.valid else step.rollouts - step.dropped
+
+
 def _looked(look: Look, of: str) -> str:
     step = look.step
-    low, high = wilson(round(step.right * look.items), look.items)
+    low, high = right_between(look)
     pools = "" if look.pools == "whole" else f", {look.pools} pools"
     told = measured(step)
     return (
         f"{look.part}, {of}{pools}: {step.right:.0%} right ({low:.0%} to {high:.0%}) of "
-        f"{look.items} items, {step.valid:.0%} readable, {step.right_if_valid:.0%} of those right"
-        f"{f'; {told}' if told else ''}"
+        f"{look.items} items{dropped(look)}, {step.valid:.0%} readable, "
+        f"{step.right_if_valid:.0%} of those right{f'; {told}' if told else ''}"
     )
 
 

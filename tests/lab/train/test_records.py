@@ -100,6 +100,30 @@ def test_a_look_at_an_earlier_model_is_never_shown_as_one_at_the_present(tmp_pat
     assert "no look at the sealed test part" not in card(records, form="whole", workers=())
 
 
+DROPPED = Score(item="2", reward=None, valid=True, problem="step 0, reader: Too busy.")
+WRONG = Score(item="3", reward=0.5, valid=True, right=False, workers=("a",), subtasks=("Do.",))
+SECOND = Score(item="1", reward=None, round=1, before=True, problem="step 1, reader: Too busy.")
+
+
+@pytest.mark.parametrize("seconds", [(), (SECOND, SECOND)])
+def test_dropped_answers_make_an_interval_wider_and_are_told(
+    tmp_path: Path, seconds: tuple[Score, ...]
+) -> None:
+    records = _begun(tmp_path)
+    scores = [*[SCORE] * 8, WRONG, WRONG, *[DROPPED] * 30]
+    look = _look("untrained", 0, *scores, *seconds).model_copy(update={"items": 40})
+    records.look(look, scores)
+    assert "80% right (49% to 94%) of 40 items (30 dropped)" in "\n".join(status(records))
+    assert "| 40 (30 dropped) | 0.800 (0.490 to 0.943) |" in card(records, form="x", workers=())
+
+
+def test_a_look_in_which_nothing_could_be_read_counts_what_was_not_dropped(tmp_path: Path) -> None:
+    records = _begun(tmp_path)
+    unreadable = Score(item="1", reward=0.0)
+    records.look(_look("untrained", 0, unreadable, DROPPED), ())
+    assert "0% right (0% to 79%) of 2 items (1 dropped)" in "\n".join(status(records))
+
+
 def test_a_look_that_does_not_say_of_which_model_it_was_is_shown_so(tmp_path: Path) -> None:
     records = _begun(tmp_path)
     line = _look("trained", None, SCORE).model_dump_json(exclude={"iterations"})
