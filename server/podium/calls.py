@@ -7,6 +7,7 @@ and tokens, and learns how far the token estimate is off for each worker.
 
 import secrets
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ from podium_workers.worker import (
     ATTACHED_TO,
     ModelSettings,
     Prompt,
+    RateLimits,
     Reply,
     Usage,
     Worker,
@@ -106,19 +108,19 @@ class Shared:
     prefix: str = field(default_factory=lambda: secrets.token_hex(12))
     """What the ids of this process's calls begin with: randomness is slow to come by."""
     numbers: Iterator[int] = field(default_factory=count)
-    running: int = 0
-    """Attempts that have been opened and not closed."""
+    at_work: Counter[str] = field(default_factory=Counter[str])
+    """Attempts that have been opened and not closed, by the account that they are made with."""
     closed: anyio.Event = field(default_factory=anyio.Event)
     """Set when the next attempt is closed; then there is a new one."""
 
     @asynccontextmanager
-    async def attempt(self) -> AsyncGenerator[None]:
+    async def attempt(self, account: str) -> AsyncGenerator[None]:
         """One attempt runs for as long as the block does."""
-        self.running += 1
+        self.at_work[account] += 1
         try:
             yield
         finally:
-            self.running -= 1
+            self.at_work[account] -= 1
             self.closed.set()
             self.closed = anyio.Event()
 
@@ -247,7 +249,7 @@ class Caller:
             await closed.wait()
 
     def _may_wait(self, accounts: Sequence[Account]) -> bool:
-        return self._shared.running > 0 and any(account.held for account in accounts)
+        return self._shared.at_work.total() > 0 and any(account.held for account in accounts)
 
     def _bound(self, card: WorkerCard, prompt: Prompt, accounts: Sequence[Account]) -> int:
         """Tokens that the prompt has at most; 0 where that does not matter."""
@@ -262,9 +264,13 @@ class Caller:
         """An id that no other call has."""
         return f"{self._shared.prefix}{next(self._shared.numbers):08x}"
 
-    def attempt(self) -> AbstractAsyncContextManager[None]:
+    def attempt(self, card: WorkerCard) -> AbstractAsyncContextManager[None]:
         """Count an attempt as running."""
-        return self._shared.attempt()
+        return self._shared.attempt(card.rates.account if card.rates else "")
+
+    def closing(self, account: str) -> anyio.Event | None:
+        """What is set when the next attempt ends; None while none with that account is running."""
+        return self._shared.closed if self._shared.at_work[account] else None
 
     def _learn(self, card: WorkerCard, prompt: Prompt, usage: Usage) -> None:
         if card.kind in _ASK_MORE or not usage.input_tokens:
@@ -334,8 +340,8 @@ class LedgerCall:
         amount = worst(self.card, self.most[0] + self.added, self.most[1])
         if self.paid:
             await self.caller.wait_for_room(self.card, self.purpose, amount)
-        await self._take_turn()
-        async with self.caller.attempt():
+        await self._take_turn(amount.tokens)
+        async with self.caller.attempt(self.card):
             # Without limits, a settled call is soon enough durable with what is made of its reply;
             # with them, the next call has to see what it has left.
             wait = self.purpose.limited or self.caller.day_usd is not None
@@ -356,34 +362,46 @@ class LedgerCall:
             finally:
                 self.paid = self.paid or attempt.is_paid
                 await attempt.end("stopped")
-                await self._give_back(attempt)
+                await self._give_back(amount.tokens, attempt.tokens)
 
-    async def _take_turn(self) -> None:
+    async def _take_turn(self, tokens: int) -> None:
         """Wait until the worker's account may be asked again.
 
         Raises:
             RateLimitedError: that takes too long; another worker may be free.
         """
         rates = self.card.rates
-        while rates and (wait := await self.caller.store.take_turn(rates, sum(self.most))):
-            if wait > LONGEST_WAIT_S or anyio.current_time() + wait >= self.deadline:
+        given_up = anyio.current_time() + LONGEST_WAIT_S
+        while rates:
+            closing = self.caller.closing(rates.account) if rates.tokens_per_minute else None
+            wait = await self.caller.store.take_turn(rates, tokens)
+            if not wait:
+                return
+            now, at_most = anyio.current_time(), wait
+            if wait > LONGEST_WAIT_S and closing and not await self._is_paused(rates):
+                at_most = given_up - now  # by then, calls that are running may give tokens back
+            if not 0 < at_most <= LONGEST_WAIT_S or now + at_most >= self.deadline:
                 raise RateLimitedError(
                     f"The account of {self.card.name!r} may be asked again in {wait:.0f} s only.",
                     retry_after_s=wait,
                 )
-            await anyio.sleep(wait)
+            with anyio.move_on_after(at_most):
+                await (closing.wait() if closing else anyio.sleep(at_most))
+
+    async def _is_paused(self, rates: RateLimits) -> bool:
+        """Whether the account's provider has asked for some time, which nothing makes shorter."""
+        return await self.caller.store.take_turn(RateLimits(account=rates.account), 0) > 0
 
     async def _stay_away(self, error: WorkerError) -> None:
         """Keep every process from an account whose provider asks for some time."""
         if self.card.rates and isinstance(error, RateLimitedError) and error.retry_after_s:
             await self.caller.store.stay_away(self.card.rates.account, error.retry_after_s)
 
-    async def _give_back(self, attempt: "LedgerAttempt") -> None:
+    async def _give_back(self, tokens: int, used: int | None) -> None:
         rates = self.card.rates
-        if rates and rates.tokens_per_minute and attempt.tokens is not None:
+        if rates and rates.tokens_per_minute and used is not None:
             with anyio.CancelScope(shield=True):
-                unused = sum(self.most) - attempt.tokens
-                await self.caller.store.give_back_turn(rates, unused)
+                await self.caller.store.give_back_turn(rates, tokens - used)
 
 
 def _added(request: Mapping[str, JsonValue]) -> int:
@@ -404,12 +422,12 @@ class LedgerAttempt:
         self._record = record
         self._started = started
         self._open = True
+        self.tokens: int | None = 0
+        """Tokens that it has taken, once it is closed; None when that is unknown.
 
-    @property
-    def tokens(self) -> int | None:
-        """Tokens that it has taken; None when that is unknown."""
-        usage = self._record.usage
-        return None if usage.cost_usd is None else usage.input_tokens + usage.output_tokens
+        A reply's own count is final, whatever its price. What was counted of an attempt that broke
+        off is the least that it took, unless it has a price as well.
+        """
 
     @property
     def is_paid(self) -> bool:
@@ -425,6 +443,7 @@ class LedgerAttempt:
         self._record = self._record.model_copy(update={"usage": usage})
 
     async def settle(self, reply: Reply) -> None:
+        self.tokens = _counted(reply.usage) or None
         with anyio.CancelScope(shield=True):  # what is here has been paid
             await self._close(
                 (reply.text, reply.reasoning) if reply.reasoning else (reply.text,),
@@ -441,28 +460,37 @@ class LedgerAttempt:
     async def end(self, status: str, error: Failure | None = None) -> None:
         """Close an attempt that was not settled; does nothing to a settled one."""
         if self._open:
+            known = self._known(error)
+            self.tokens = None if known.cost_usd is None else _counted(known)
             with anyio.CancelScope(shield=True):
-                await self._close((), status=status, error=error, usage=self._paid(error))
+                await self._close((), status=status, error=error, usage=self._paid(known))
 
     def forget(self) -> None:
         """Close an attempt that was never opened."""
         self._open = False
 
-    def _paid(self, error: Failure | None) -> Usage:
-        """What an attempt that broke off has cost: unknown, unless nothing was generated.
+    def _known(self, error: Failure | None) -> Usage:
+        """What is known of an attempt that broke off: nothing, unless nothing was generated.
 
-        What its worker reports counts more than how it broke off, and a free one stays free.
+        What its worker reports counts more than how it broke off.
         """
-        reported = self._record.usage
-        if reported == Usage() and not (error and error.code in _BEFORE_GENERATION):
-            reported = Usage(cost_usd=None)
+        if self._record.usage == Usage() and not (error and error.code in _BEFORE_GENERATION):
+            return Usage(cost_usd=None)
+        return self._record.usage
+
+    def _paid(self, known: Usage) -> Usage:
+        """What an attempt that broke off has cost: a free one nothing."""
         is_free = self._card.price is not None and self._card.price.is_free
-        if is_free and reported.cost_usd is None:
-            return reported.model_copy(update={"cost_usd": 0.0})
-        return reported
+        if is_free and known.cost_usd is None:
+            return known.model_copy(update={"cost_usd": 0.0})
+        return known
 
     async def _close(self, texts: Sequence[str], *, wait: bool = True, **changes: object) -> None:
         self._open = False
         seconds = anyio.current_time() - self._started
         self._record = self._record.model_copy(update={**changes, "seconds": seconds})
         await self._store.close_call(self._record, texts, wait=wait)
+
+
+def _counted(usage: Usage) -> int:
+    return usage.input_tokens + usage.output_tokens

@@ -17,7 +17,15 @@ from podium.calls import Caller, Purpose
 from podium.migrations import migrate
 from podium.store import Store, open_store
 from podium_workers.errors import RateLimitedError, RefusedError
-from podium_workers.worker import ModelSettings, Price, Prompt, RateLimits
+from podium_workers.worker import (
+    Call,
+    ModelSettings,
+    Price,
+    Prompt,
+    RateLimits,
+    Reply,
+    Usage,
+)
 
 SIXTY = RateLimits(account="a", requests_per_minute=60)
 PURPOSE = Purpose("run-000001", 0, 0, 0)
@@ -101,8 +109,12 @@ async def ledger(folder: Path, clock: Clock) -> AsyncGenerator[Store]:
             yield store
 
 
-def limited(*lines: str | RateLimitedError, **rates: int):
-    card = {"rates": RateLimits(account="a", **rates), "price": Price(input=0, output=0)}
+FREE = Price(input=0, output=0)
+SHORT = ModelSettings(max_output_tokens=90)
+
+
+def limited(*lines: str | RateLimitedError, price: Price | None = FREE, **rates: int):
+    card = {"rates": RateLimits(account="a", **rates), "price": price}
     return worker("ann", list(lines) or ["Done."], card=card)
 
 
@@ -136,13 +148,83 @@ async def test_one_process_hears_what_a_provider_told_another(tmp_path: Path) ->
         assert statuses == ["failed", "finished"], "the second was never sent"
 
 
-async def test_unused_tokens_of_a_reply_are_there_for_the_next_call(tmp_path: Path) -> None:
-    ann = limited(tokens_per_minute=600)
-    short = ModelSettings(max_output_tokens=90)
+@pytest.mark.parametrize("price", [FREE, None])
+async def test_unused_tokens_of_a_reply_are_there_for_the_next_call(
+    tmp_path: Path, price: Price | None
+) -> None:
+    ann = limited(price=price, tokens_per_minute=600)
     async with ledger(tmp_path, Clock()) as store:
         for _ in range(10):
-            await Caller(store).ask(ann, Prompt.of("?"), short, PURPOSE)
+            soon = anyio.current_time() + 5
+            await Caller(store).ask(ann, Prompt.of("?"), SHORT, PURPOSE, deadline=soon)
         assert len(await store.calls("run-000001")) == 10
+
+
+@pytest.mark.parametrize("told", [Usage(), Usage(input_tokens=2, cost_usd=None)])
+async def test_tokens_of_a_reply_that_broke_off_are_not_given_back(
+    tmp_path: Path, told: Usage
+) -> None:
+    """What was counted until then is the least that it took."""
+    limits = RateLimits(account="a", tokens_per_minute=600)
+
+    class BreakingOff:
+        card = limited(price=None, tokens_per_minute=600).card
+
+        async def reply(self, prompt: Prompt, settings: ModelSettings, call: Call) -> Reply:
+            async with call.attempt({}) as attempt:
+                await attempt.usage(told)
+                raise RefusedError("It has thought better of it.")
+
+    async with ledger(tmp_path, Clock()) as store:
+        with pytest.raises(RefusedError):
+            await Caller(store).ask(BreakingOff(), Prompt.of("?"), SHORT, PURPOSE)
+        assert await store.take_turn(limits, 1) > 0
+
+
+async def test_a_call_waits_for_tokens_that_a_running_one_may_give_back(tmp_path: Path) -> None:
+    began, told = anyio.Event(), anyio.Event()
+
+    async def hold(prompt: Prompt) -> str:
+        began.set()
+        await told.wait()
+        return "Done."
+
+    ann = limited(tokens_per_minute=60)
+    slow = worker("bob", hold, card={"rates": ann.card.rates})
+    async with ledger(tmp_path, Clock()) as store:
+        caller = Caller(store)
+        async with anyio.create_task_group() as group:
+            group.start_soon(caller.ask, slow, Prompt.of("?"), SHORT, PURPOSE)
+            await began.wait()
+            group.start_soon(caller.ask, ann, Prompt.of("?"), SHORT, PURPOSE)
+            await anyio.wait_all_tasks_blocked()
+            told.set()
+        statuses = [call.status for call in await store.calls("run-000001")]
+        assert statuses == ["finished", "finished"]
+        assert not await store.take_turn(RateLimits(account="a", tokens_per_minute=60), 500)
+        with pytest.raises(RateLimitedError):  # nobody is left who could give anything back
+            await caller.ask(ann, Prompt.of("?"), SHORT, PURPOSE)
+
+
+async def test_a_pause_that_a_provider_asked_for_is_not_waited_for(tmp_path: Path) -> None:
+    """What running calls give back does not make it shorter."""
+    began = anyio.Event()
+
+    async def hold(prompt: Prompt) -> str:
+        began.set()
+        await anyio.sleep_forever()
+        return ""
+
+    ann = limited(tokens_per_minute=60)
+    slow = worker("bob", hold, card={"rates": ann.card.rates})
+    async with ledger(tmp_path, Clock()) as store, anyio.create_task_group() as group:
+        caller = Caller(store)
+        group.start_soon(caller.ask, slow, Prompt.of("?"), SHORT, PURPOSE)
+        await began.wait()
+        await store.stay_away("a", 500)
+        with pytest.raises(RateLimitedError, match="in 500 s only"):
+            await caller.ask(ann, Prompt.of("?"), SHORT, PURPOSE)
+        group.cancel_scope.cancel()
 
 
 async def test_a_worker_that_fails_again_and_again_is_not_asked_any_more(tmp_path: Path) -> None:
