@@ -20,7 +20,7 @@ from podium_workers.opening import open_pool
 from podium_workers.prices import price_table
 from podium_workers.quirks import Family, plain_name, quirks_of, quirks_table
 from podium_workers.responses import ResponsesWorker
-from podium_workers.wire import OPENAI_URL, ApiKey
+from podium_workers.wire import OPENAI_URL, ApiKey, entries
 from podium_workers.worker import ModelSettings, Prompt, WorkerCard
 
 KEY = ApiKey(variable="OPENAI_API_KEY", secret=SecretStr("sk-proj-abcdef0123456789ABCDEF"))
@@ -284,6 +284,51 @@ async def test_another_model_and_another_address_learn_for_themselves(
     assert learned.refused(f"{provider.url}/v1", "gpt-test") == {"seed"}
     assert learned.refused(f"{provider.url}/v1", "other") == set()
     assert learned.refused("https://models.example/v1", "gpt-test") == set()
+
+
+REFUSED_EFFORTS: tuple[tuple[str, bool], ...] = (
+    (
+        "Unsupported value: 'minimal' is not supported with the 'gpt-test' model. Supported values "
+        "are: 'low', 'medium', and 'high'.",
+        True,
+    ),
+    ("'{name}' does not support 'minimal' with this model.", True),
+    ("Unsupported value: '{name}' does not support this.", True),
+    ("Unsupported parameter: '{name}' is not supported with this model.", False),
+    ("Unrecognized request argument supplied: {name}", False),
+)
+
+
+@pytest.mark.parametrize(("message", "of_value"), REFUSED_EFFORTS)
+@pytest.mark.parametrize("api", ["chat", "responses"])
+async def test_a_refusal_of_one_effort_says_nothing_of_another(
+    provider: Provider, tmp_path: Path, api: str, message: str, of_value: bool
+):
+    """T17: nobody is left without the effort that they set after the first was refused."""
+    name, kind, reply = (
+        ("reasoning_effort", OpenAIWorker, openai_reply("42"))
+        if api == "chat"
+        else ("reasoning.effort", ResponsesWorker, responses_reply("42"))
+    )
+
+    def effort_in(asked: Asked) -> object:
+        parts = entries(asked.body.get("reasoning"))
+        return asked.body.get("reasoning_effort", parts.get("effort"))
+
+    def rule(asked: Asked) -> Answer:
+        if effort_in(asked) != "minimal":
+            return reply
+        return openai_error(400, message.format(name=name), param=name)
+
+    provider.answers(rule)
+    url = f"{provider.url}/v1"
+    for effort in ("minimal", "minimal", "low"):
+        learned = Learned(tmp_path)
+        await ask(kind(card(), key=KEY, base_url=url, effort=effort, learned=learned))
+
+    last, kept = ("low", f"{name}.minimal") if of_value else (None, name)
+    assert [effort_in(asked) for asked in provider.requests] == ["minimal", None, None, last]
+    assert Learned(tmp_path).refused(url, "gpt-test") == {kept}
 
 
 async def test_what_did_not_help_is_not_kept(provider: Provider, tmp_path: Path):

@@ -40,13 +40,15 @@ if TYPE_CHECKING:
 class OpenAIWorker(OpenAIClientWorker):
     """A model at an OpenAI-compatible address."""
 
+    effort_name = "reasoning_effort"
+
     def parameters(self, settings: ModelSettings) -> dict[str, JsonValue]:
         wanted: dict[str, JsonValue] = {
             self._limit_name(): self._reply_limit(settings),
             "stream_options": {"include_usage": True},
             "temperature": self._temperature(settings),
             "seed": settings.seed,
-            "reasoning_effort": self._reasoning_effort,
+            self.effort_name: self._effort,
         }
         if settings.response_schema is not None:
             at_openai = is_openai(self._base_url)
@@ -97,7 +99,7 @@ class OpenAIWorker(OpenAIClientWorker):
                     async with stream:
                         await self._read(stream, streamed, attempt, patience)
             except (UnknownModelError, UnsupportedParameterError) as error:
-                raise _with_remedy(error) from None
+                raise self._narrowed(_with_remedy(error)) from None
             reply = self._finished(streamed, messages, parameters)
             await attempt.settle(reply)
             return reply

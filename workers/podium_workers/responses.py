@@ -18,6 +18,7 @@ from podium_workers.errors import (
     SlowReplyError,
     UnknownModelError,
     UnreachableError,
+    UnsupportedParameterError,
     WorkerError,
 )
 from podium_workers.hosted.common import translated
@@ -58,6 +59,8 @@ class ResponsesWorker(OpenAIClientWorker):
     attaches to its earlier response. The interface has no seed, so none is sent.
     """
 
+    effort_name = "reasoning.effort"
+
     def __init__(
         self,
         card: WorkerCard,
@@ -89,7 +92,7 @@ class ResponsesWorker(OpenAIClientWorker):
 
     def parameters(self, settings: ModelSettings) -> dict[str, JsonValue]:
         reasoning: dict[str, JsonValue] = {
-            "effort": self._reasoning_effort,
+            "effort": self._effort,
             "summary": "auto" if self._quirks.family.summaries else None,
         }
         wanted: dict[str, JsonValue] = {
@@ -144,6 +147,8 @@ class ResponsesWorker(OpenAIClientWorker):
                 await self._follow(client, create, reading, attempt, call, sent=_names(parameters))
             except UnknownModelError as error:
                 raise self._with_remedy(error) from None
+            except UnsupportedParameterError as error:
+                raise self._narrowed(error) from None
             return await self._settled(reading, attempt)
 
     def _with_remedy(self, error: UnknownModelError) -> UnknownModelError:

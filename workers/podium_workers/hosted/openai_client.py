@@ -1,8 +1,9 @@
 """What both of OpenAI's interfaces share: the client, its errors in our words, and counting."""
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from podium_workers.errors import (
     AuthenticationError,
@@ -10,6 +11,7 @@ from podium_workers.errors import (
     RefusedError,
     UnknownModelError,
     UnreachableError,
+    UnsupportedParameterError,
     WorkerError,
 )
 from podium_workers.hosted.common import HostedWorker
@@ -32,6 +34,26 @@ if TYPE_CHECKING:
 
 class OpenAIClientWorker(HostedWorker["AsyncOpenAI"]):
     """A worker that asks through OpenAI's library."""
+
+    effort_name: ClassVar[str]
+    """How the interface calls the effort of reasoning."""
+
+    @property
+    def _effort(self) -> str | None:
+        """The effort to send; none where the provider has refused that value of it."""
+        effort = self._reasoning_effort
+        return None if f"{self.effort_name}.{effort}" in self._refused else effort
+
+    def _narrowed(self, error: WorkerError) -> WorkerError:
+        """*error* with only the effort's value as its parameter, where it is of that alone."""
+        effort = self._reasoning_effort
+        if not isinstance(error, UnsupportedParameterError) or not effort:
+            return error
+        of_a_value = rf"\bvalues?\b|(?<![\w-]){re.escape(effort)}(?![\w-])"
+        if error.parameter != self.effort_name or not re.search(of_a_value, error.message, re.I):
+            return error
+        parameter = f"{self.effort_name}.{effort}"
+        return UnsupportedParameterError(error.message, status=error.status, parameter=parameter)
 
     def _open(self, secret: str) -> "AsyncOpenAI":
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
