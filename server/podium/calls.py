@@ -30,6 +30,7 @@ from podium_workers.errors import (
 from podium_workers.retry import LONGEST_WAIT_S, reply_with_retry, roomier
 from podium_workers.worker import (
     ATTACHED_TO,
+    REPLAYED,
     ModelSettings,
     Prompt,
     RateLimits,
@@ -340,7 +341,8 @@ class LedgerCall:
         amount = worst(self.card, self.most[0] + self.added, self.most[1])
         if self.paid:
             await self.caller.wait_for_room(self.card, self.purpose, amount)
-        await self._take_turn(amount.tokens)
+        rates = None if request.get(REPLAYED) else self.card.rates
+        await self._take_turn(rates, amount.tokens)
         async with self.caller.attempt(self.card):
             # Without limits, a settled call is soon enough durable with what is made of its reply;
             # with them, the next call has to see what it has left.
@@ -362,15 +364,14 @@ class LedgerCall:
             finally:
                 self.paid = self.paid or attempt.is_paid
                 await attempt.end("stopped")
-                await self._give_back(amount.tokens, attempt.tokens)
+                await self._give_back(rates, amount.tokens, attempt.tokens)
 
-    async def _take_turn(self, tokens: int) -> None:
+    async def _take_turn(self, rates: RateLimits | None, tokens: int) -> None:
         """Wait until the worker's account may be asked again.
 
         Raises:
             RateLimitedError: that takes too long; another worker may be free.
         """
-        rates = self.card.rates
         given_up = anyio.current_time() + LONGEST_WAIT_S
         while rates:
             closing = self.caller.closing(rates.account) if rates.tokens_per_minute else None
@@ -397,8 +398,7 @@ class LedgerCall:
         if self.card.rates and isinstance(error, RateLimitedError) and error.retry_after_s:
             await self.caller.store.stay_away(self.card.rates.account, error.retry_after_s)
 
-    async def _give_back(self, tokens: int, used: int | None) -> None:
-        rates = self.card.rates
+    async def _give_back(self, rates: RateLimits | None, tokens: int, used: int | None) -> None:
         if rates and rates.tokens_per_minute and used is not None:
             with anyio.CancelScope(shield=True):
                 await self.caller.store.give_back_turn(rates, tokens - used)

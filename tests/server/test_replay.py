@@ -1,8 +1,9 @@
 """A whole run recorded in a cassette and played again: same plans, same replies, nothing paid."""
 
 import re
+import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,11 +26,11 @@ from tests.core_parts import (
 )
 
 from podium.trace import Run, StepResult
-from podium_workers.cassette import Recorder, marks_of
+from podium_workers.cassette import Recorder, load_cassette, marks_of
 from podium_workers.pool import Pool
 from podium_workers.replay import replay_pool, taped
 from podium_workers.scripted import ScriptedWorker
-from podium_workers.worker import Price, Prompt
+from podium_workers.worker import Price, Prompt, RateLimits
 
 PRICE = Price(input=3, output=15)
 PLAN = written(("boss", "Draft.", []), ("hand", "Check.", [0]), ("boss", "Conclude.", "all"))
@@ -140,6 +141,25 @@ async def test_another_question_is_a_miss_that_is_told(tmp_path: Path):
         assert run.error
         assert "holds no reply of 'boss'" in run.error.message
         assert (await parts.store.usage(run.run_id)).cost_usd == 0
+
+
+@pytest.mark.parametrize("misses", ["error", "live"])
+async def test_what_is_replayed_takes_no_turn_and_heeds_no_pause(tmp_path: Path, misses: str):
+    rates = RateLimits(account="a", requests_per_minute=1, tokens_per_minute=600)
+    ann = worker("ann", card={"rates": rates})
+    async with recording(tmp_path, ann) as parts:
+        await parts.ask(strategy="single")
+    pool = replay_pool(tmp_path / "tape.jsonl")
+    if misses == "live":
+        own = Pool(workers=(ann,), conductor="ann")
+        pool = await taped(own, recorder=None, cassette=load_cassette(tmp_path / "tape.jsonl"))
+    async with opened(tmp_path / "again", pool) as parts:
+        await parts.store.stay_away("a", 500)
+        run = await parts.ask(strategy="single")
+        assert (run.status, run.answer) == ("finished", "Done.")
+    with closing(sqlite3.connect(tmp_path / "again" / "podium.db")) as ledger:
+        assert ledger.execute("SELECT name FROM turns").fetchall() == [("pause a",)]
+    assert len(ann.seen) == 1
 
 
 async def test_what_is_replayed_says_nothing_of_a_workers_speed(tmp_path: Path):

@@ -18,7 +18,16 @@ from podium_workers.cassette import (
 )
 from podium_workers.errors import NotRecordedError, WorkerError
 from podium_workers.pool import Checkable, Keyed, Pool
-from podium_workers.worker import Call, ModelSettings, Price, Prompt, Reply, Worker, WorkerCard
+from podium_workers.worker import (
+    REPLAYED,
+    Call,
+    ModelSettings,
+    Price,
+    Prompt,
+    Reply,
+    Worker,
+    WorkerCard,
+)
 
 _FREE = Price(input=0, output=0)
 _START, _END = 40, 80
@@ -100,7 +109,7 @@ class ReplayWorker:
     """Gives again what a cassette holds; what it lacks is an error, or asked of *live*.
 
     It costs nothing and says so: the record of the call has `replayed`, the tokens are those of
-    the recording, and the price is zero.
+    the recording, and the price is zero. Nor is it limited in its rate, since nothing is sent.
     """
 
     def __init__(
@@ -109,7 +118,7 @@ class ReplayWorker:
         self._recorded_as = card
         self._cassette = cassette
         self._live = live
-        free = {"name": name or card.name, "price": _FREE}
+        free = {"name": name or card.name, "price": _FREE, "rates": None}
         self._card = live.card if live else card.model_copy(update=free)
 
     @classmethod
@@ -161,7 +170,7 @@ class ReplayWorker:
     ) -> Reply:
         reply = _for_this(prompt, recorded)
         asked: dict[str, JsonValue] = settings.model_dump(mode="json", exclude_none=True)
-        request = {"model": recorded.model, **asked, "replayed": True, "recorded_at": recorded.at}
+        request = {"model": recorded.model, **asked, REPLAYED: True, "recorded_at": recorded.at}
         async with call.attempt(request) as attempt:
             await attempt.usage(reply.usage)
             await attempt.settle(reply)

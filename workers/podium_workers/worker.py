@@ -15,6 +15,9 @@ ATTACHED_TO = "attached_to"
 """Key in the record of an attempt that pays for nothing new: it reads on in the earlier request of
 that id, which was recorded and reserved when it was made."""
 
+REPLAYED = "replayed"
+"""Key in the record of an attempt that sends nothing: its reply was recorded earlier."""
+
 FinishReason = Literal["stop", "length"]
 """Why a usable reply ended. Filtered, empty and broken ones are errors, not replies."""
 
