@@ -529,6 +529,72 @@ async def test_silence_after_them_is_limited(tmp_path: Path):
     assert error.limit == "idle"
 
 
+def that_lingers(folder: Path, name: str, output: str, /, **entry: object) -> CommandWorker:
+    """A worker whose preset *name* prints this, and then does not end by itself."""
+    body = f"open({str(folder / 'pid')!r}, 'w').write(str(os.getpid()))\n"
+    body += f"sys.stdout.write({output!r})\nsys.stdout.flush()\ntime.sleep(600)"
+    program(folder, name, body)
+    return worker(folder, preset=name, **entry)
+
+
+CLAUDE = lines(CLAUDE_INIT, CLAUDE_SPOKE, CLAUDE_RESULT)
+CLAUDE_BEGAN = json.dumps(CLAUDE_SPOKE, separators=(",", ":")) + "\n"
+CLAUDE_HOOK = {"type": "system", "subtype": "hook_started"}
+
+
+@linux
+@pytest.mark.parametrize(
+    ("name", "output"),
+    [("claude", CLAUDE), ("codex", lines(*CODEX)), ("gemini", json.dumps(GEMINI, indent=2))],
+)
+async def test_an_assistant_that_has_replied_and_lingers_is_not_waited_for(
+    tmp_path: Path, name: str, output: str
+):
+    call = RecordedCall()
+    reply = await ask(that_lingers(tmp_path, name, output), call)
+    assert (reply.text, reply.note) == ("It is four.", "")
+    assert call.attempts[0].usages == [reply.usage]
+    assert reply.usage.output_tokens > 0
+    await until_gone(tmp_path / "pid")
+
+
+async def test_an_assistant_that_goes_on_after_an_end_is_heard_to_the_next(tmp_path: Path):
+    first = lines(CLAUDE_RESULT | {"result": "Let me see."}, CLAUDE_SPOKE)
+    body = f"sys.stdout.write({first!r})\nsys.stdout.flush()\ntime.sleep(1.5)\n"
+    program(tmp_path, "claude", f"{body}print({lines(CLAUDE_RESULT)!r})")
+    assert (await ask(worker(tmp_path, preset="claude"))).text == "It is four."
+
+
+async def test_a_reply_is_used_although_a_time_limit_struck_after_it(tmp_path: Path):
+    call = RecordedCall()
+    said = CLAUDE_BEGAN + lines(CLAUDE_RESULT, CLAUDE_HOOK)
+    reply = await ask(that_lingers(tmp_path, "claude", said, idle_s=0.3), call)
+    assert reply.text == "It is four."
+    assert "time limit" in reply.note
+    assert call.attempts[0].usages == [reply.usage]
+    assert reply.usage.cost_usd == CLAUDE_RESULT["total_cost_usd"]
+
+
+async def test_a_failure_is_told_although_a_time_limit_struck_after_it(tmp_path: Path):
+    failed = CLAUDE_RESULT | {"subtype": "error_max_turns", "is_error": True, "result": ""}
+    call = RecordedCall()
+    said = CLAUDE_BEGAN + lines(failed, CLAUDE_HOOK)
+    with pytest.raises(ProgramFailedError):
+        await ask(that_lingers(tmp_path, "claude", said, idle_s=0.3), call)
+    assert [usage.output_tokens for usage in call.attempts[0].usages] == [14]
+
+
+async def test_a_call_given_up_after_the_reply_keeps_what_was_used(tmp_path: Path):
+    call = RecordedCall()
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask, that_lingers(tmp_path, "claude", lines(CLAUDE_RESULT)), call)
+            while not call.attempts or not call.attempts[0].request_id:
+                await anyio.lowlevel.checkpoint()
+            group.cancel_scope.cancel()
+    assert [usage.output_tokens for usage in call.attempts[0].usages] == [14]
+
+
 async def test_the_deadline_of_a_call_holds(tmp_path: Path):
     body = "while True:\n    print('on', flush=True)\n    time.sleep(0.01)"
     with pytest.raises(SlowReplyError) as caught:

@@ -4,6 +4,7 @@ Nothing goes through a shell: the prompt is the program's standard input, and it
 from its standard output, in the JSON of the assistants that Podium knows or as plain text.
 """
 
+import math
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from podium_workers.programs.assistants import (
     Output,
     Said,
     has_begun,
+    has_ended,
     is_sign_of_life,
     read,
 )
@@ -64,7 +66,8 @@ OUTPUT_BYTES = 4 << 20
 """What is kept of an output: the beginning of a text, the end of JSON."""
 ERROR_BYTES = 4 << 10
 DRAIN_S = 1.0
-"""Seconds that output may still come after a program's end, from whatever it left behind."""
+"""Seconds that output may still come after a program's end, from whatever it left behind; and that
+an assistant may still run after it has printed its end."""
 CHECK_TIMEOUT_S = 15.0
 
 _SCHEMA = (
@@ -110,11 +113,18 @@ class CommandWorker:
         }
         async with call.attempt(request) as attempt:
             heard = _Heard(self.output, Patience(self.limits, call.deadline), attempt)
-            await self._ask(command, _text_of(prompt, settings, self.card), heard)
-            said = read(self.output, heard.text)
-            usage = self._usage(said)
-            if said.usage is not None:
-                await attempt.usage(usage)
+            try:
+                await self._ask(command, _text_of(prompt, settings, self.card), heard)
+            except SlowReplyError:
+                if not has_ended(self.output, heard.text):
+                    raise
+                heard.was_slow = True
+            finally:
+                said = read(self.output, heard.text)
+                usage = self._usage(said)
+                if said.usage is not None:
+                    with anyio.move_on_after(1, shield=True):
+                        await attempt.usage(usage)
             reply = self._reply(said, heard, usage)
             await attempt.settle(reply)
             return reply
@@ -183,6 +193,8 @@ class CommandWorker:
             )
         elif code:
             note = f"{self._title} had replied when it ended with exit code {code}."
+        elif heard.was_slow:
+            note = f"{self._title} had replied, but was still running when a time limit struck."
         if not text:
             raise EmptyReplyError(f"{self._title} ended without a reply.")
         if heard.was_cut and self.output == "text":
@@ -274,10 +286,14 @@ class _Heard:
     errors: str = ""
     """The end of its standard error."""
     was_cut: bool = False
+    was_slow: bool = False
+    """Whether a time limit struck after its output's end."""
     _kept: bytearray = field(default_factory=bytearray)
     _line: str = ""
     _session: str = ""
     _silent: anyio.Event = field(default_factory=anyio.Event)
+    _running: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    """The wait for the program's end, bounded once its output has come to its own."""
 
     @property
     def text(self) -> str:
@@ -289,10 +305,12 @@ class _Heard:
             group.start_soon(give, process, asked)
             group.start_soon(self._read_errors, process.stderr)
             group.start_soon(self._read, process.stdout)
-            self.code = await process.wait()
-            kill_group(process)
-            with anyio.move_on_after(DRAIN_S):
-                await self._silent.wait()
+            with self._running:  # what is left when that strikes, ends with `open_group`
+                self.code = await process.wait()
+                kill_group(process)
+            if not self._running.cancelled_caught:
+                with anyio.move_on_after(DRAIN_S):
+                    await self._silent.wait()
             group.cancel_scope.cancel()
 
     async def _read(self, stream: ByteReceiveStream | None) -> None:
@@ -304,9 +322,12 @@ class _Heard:
         self._silent.set()
 
     def _lines(self, text: str) -> list[str]:
-        """The lines that *text* completes; of plain text every piece is as good as a line."""
+        """The lines that *text* completes; of plain text every piece is as good as a line, and
+        Gemini's document is one."""
         if self.output == "text":
             return [text]
+        if self.output == "gemini":
+            return [self.text]
         *lines, self._line = (self._line + text).split("\n")
         return lines
 
@@ -322,6 +343,9 @@ class _Heard:
             self.patience.begin()
         elif is_sign_of_life(self.output, line):
             self.patience.hear()
+        if line.strip():  # after an end, any other line says that it was not the last one
+            ended = has_ended(self.output, line)
+            self._running.deadline = anyio.current_time() + DRAIN_S if ended else math.inf
         if not self._session and (session := read(self.output, line).session):
             self._session = session
             await self.attempt.sent(session)

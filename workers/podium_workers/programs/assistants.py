@@ -124,6 +124,14 @@ def has_begun(output: Output, line: str) -> bool:
     return output == "text" and bool(line.strip())
 
 
+def has_ended(output: Output, text: str) -> bool:
+    """Whether *text*, all or a line of what was printed, holds the output's proper end.
+
+    Plain text has none but the program's.
+    """
+    return output != "text" and read(output, text).ended
+
+
 def _events(text: str) -> Iterator[Mapping[str, object]]:
     """The JSON objects that stand on lines of their own."""
     for line in text.splitlines():
