@@ -210,6 +210,26 @@ def test_where_can_be_said_against_the_address():
     assert parse_manifest(text, "p").workers[0].card.where == "hosted"
 
 
+GATEWAY = "http://127.0.0.1:4000"
+"""LiteLLM's usual address, from where prompts go on to whatever provider."""
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic", "vllm"])
+def test_a_gateway_on_this_machine_is_neither_local_nor_free(kind: str):
+    text = entry(kind=kind, model="claude-opus-5-5", base_url=GATEWAY)
+    card = parse_manifest(text, "p").workers[0].card
+    assert (card.where, card.price) == ("hosted", None)
+    assert card.rates == RateLimits(account="127.0.0.1  claude-opus-5-5")
+
+
+def test_a_manifest_can_say_that_a_gateway_leads_to_what_is_local_or_has_a_price():
+    local = parse_manifest(entry(base_url=GATEWAY, where="local"), "p").workers[0].card
+    assert (local.where, local.price) == ("local", Price(input=0, output=0))
+    text = entry(base_url=GATEWAY) + "\nprice = { input = 1, output = 2 }"
+    priced = parse_manifest(text, "p").workers[0].card
+    assert (priced.where, priced.price) == ("hosted", Price(input=1, output=2))
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -53,6 +53,8 @@ class Endpoint(Frozen):
     """Parameters that it does not take."""
     states_cost: bool = False
     """Whether its usage says what a request cost, in US dollars."""
+    relays: bool = False
+    """Whether it hands prompts on to whatever providers it is set up for, wherever it runs."""
     cuts: bool = False
     """Whether it is known to cut long prompts in silence."""
     advice: str = ""

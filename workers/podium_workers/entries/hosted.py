@@ -42,7 +42,8 @@ class HostedEntry(ModelEntry):
     api_key_env: str | None = None
     """Name of the environment variable that holds the key."""
     where: Where | None = None
-    """Whether prompts stay on this machine; an address on this machine means local."""
+    """Whether prompts stay on this machine; an address on this machine means local, unless a
+    gateway to providers is known to listen there."""
     price: StatedPrice | None = None
     """When it is not that of the shipped table."""
     first_byte_s: float = Field(default=TimeLimits().first_byte_s, gt=0)
@@ -96,7 +97,8 @@ class HostedEntry(ModelEntry):
         url = self.base_url or own_url
         known = row_of(self.model, base_url=url, table=prices)
         quirks = quirks_of(self.model, url)
-        where = self.where or ("local" if is_loopback(url) else "hosted")
+        stays = is_loopback(url) and not quirks.endpoint.relays
+        where = self.where or ("local" if stays else "hosted")
         window = self.context_window or (known and known.window) or quirks.window or UNKNOWN_WINDOW
         price: Price | None = FREE if where == "local" else None
         if self.price:
