@@ -63,7 +63,8 @@ class Trinity:
         standing = standing_of(state)
         if isinstance(standing, Accept):
             return Proposal(next=standing, source="fixed", prompt_hash=texts_hash())
-        text, cuts = transcript(state, standing)
+        request = state.request
+        text, cuts = transcript(request.question, standing, earlier=request.earlier)
         workers, roles = self.head.logits(await self.states(text))
         worker, role = self._worker(state, workers), standing.role(roles)
         ends = _ends(state, standing, role)
@@ -128,13 +129,14 @@ def standing_of(state: State) -> Standing | Accept:
     return _answer(state, standing) if is_over else standing
 
 
-def transcript(state: State, standing: Standing) -> tuple[str, tuple[Cut, ...]]:
-    """What the coordinator reads, and what had to be cut for it."""
-    request = state.request
+def transcript(
+    question: str, standing: Standing, *, earlier: str = ""
+) -> tuple[str, tuple[Cut, ...]]:
+    """What the coordinator reads, and what had to be cut for it; in its training as well."""
     shown: list[str] = []
     cuts: list[Cut] = []
-    parts = [("earlier", request.earlier, EARLIER_TOKENS)] if request.earlier else []
-    parts.append(("question", request.question, QUESTION_TOKENS))
+    parts = [("earlier", earlier, EARLIER_TOKENS)] if earlier else []
+    parts.append(("question", question, QUESTION_TOKENS))
     parts += [(f"step:{said.number}", said.text, THOUGHT_TOKENS) for said in standing.thoughts]
     for part, text, most in parts:
         kept, size = shorten(text, most)

@@ -23,13 +23,16 @@ from podium.verify import verify
 from podium_lab.train.config import Job
 from podium_lab.train.errors import TrainingError
 from podium_lab.train.items import Item
+from podium_lab.train.judging import Judges
 from podium_lab.train.simulated import Simulation, Skills
 from podium_lab.train.trinity.episodes import Episodes, asking
 from podium_lab.train.trinity.features import FILE, CachedStates
 from podium_lab.train.trinity.gathering import chosen, gather, served
 from podium_lab.train.trinity.players import Players
 from podium_lab.train.trinity.results import Comparison, Measured, Method
-from podium_lab.train.trinity.table import RIGHT, WRONG, Table, views_of
+from podium_lab.train.trinity.table import RIGHT, WRONG, Profiler, Table, views_of
+from podium_workers.pool import Pool
+from podium_workers.scripted import ScriptedWorker
 
 ITEMS = small()
 TWO = next(item for item in ITEMS if item.kind == "facts+arithmetic")
@@ -168,6 +171,27 @@ async def test_an_episode_through_the_server_is_what_the_table_says(tmp_path: Pa
     by_table = [await walked(table, head, states, item) for item in ITEMS]
     assert [one.right for one in played] == by_table
     assert [one.problem for one in played] == [""] * len(ITEMS)
+
+
+async def test_what_the_server_cuts_the_table_cuts_too(tmp_path: Path):
+    question, reply = "Why? " * 2000 + "Say 42.", "Because. " * 900 + "42"
+    item = Item(id="1", taskset="own", question=question, judge="number", answer="42")
+    card = ScriptedWorker.named("calc", ()).card.model_copy(update={"context_window": 32_000})
+
+    async def ask(name: str, item: Item, material: Material) -> str:
+        return reply
+
+    table = await Profiler(("calc",), ask, Judges().is_right, turns=2).profile([item])
+    states = MadeUpStates()
+    works = head_of([[0], [0], [1], [0]], workers=("calc",))
+    async with open_store(tmp_path / "ledger.db") as store:
+        pool = Pool(workers=(ScriptedWorker(card, (reply,)),), conductor="calc")
+        (played,) = await Episodes(store, pool, states, turns=2).play(works, [item])
+    assert played.right, played.problem
+    begin, worked = states.seen
+    assert begin.count("characters left out here") == 1
+    assert worked.count("characters left out here") == 2
+    assert table.views == [begin, worked]
 
 
 async def test_a_good_head_answers_everything_and_says_how(tmp_path: Path):

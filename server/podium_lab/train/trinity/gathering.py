@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from podium.cli.saying import say
 from podium.config import Settings
 from podium.policy.head import Head
+from podium.policy.trinity import QUESTION_TOKENS, THOUGHT_TOKENS
 from podium.policy.turns import texts_hash
 from podium.prompting import Material, cuttable, worker_prompt
 from podium_lab.train.config import Job
@@ -94,7 +95,7 @@ async def gather(
     Raises:
         SettingsError, ManifestError, TrainingError: the job cannot be done as it is.
         WorkerError: a worker, or the coordinator's model, gave nothing; what was asked is kept.
-        LimitError: the workers would cost more than the job may.
+        LimitError, PurseEmptyError: the workers would cost more than the job may.
     """
     train, test = chosen(job)
     async with open_ground(job, environment, settings) as ground:
@@ -133,6 +134,7 @@ async def served(
 
     Raises:
         SettingsError, ManifestError, TrainingError: the job cannot be done as it is.
+        PurseEmptyError: the job has spent what it may.
     """
     train, test = chosen(job)
     async with (
@@ -144,7 +146,7 @@ async def served(
         scoring = ground.environment
         episodes = Episodes(
             scoring.store, pool, states, scoring.judges,
-            max_seconds=job.rollout_seconds, turns=settings_of(job).turns,
+            max_seconds=job.rollout_seconds, turns=settings_of(job).turns, purse=scoring.purse,
         )  # fmt: skip
         return await episodes.play(head, test)
 
@@ -158,7 +160,8 @@ def _players(job: Job, items: tuple[Item, ...]) -> Pool:
 
 async def _asks(job: Job, items: tuple[Item, ...], ground: Ground) -> AskRole:
     if not job.workers.simulated:
-        return await asking(ground.environment.store, ground.pool, job.max_usd)
+        purse = ground.environment.purse
+        return await asking(ground.environment.store, ground.pool, purse and purse.rest())
     simulation = Players(Simulation.of(items, seed=job.workers.seed))
     skills = {each.name: each for each in job.workers.simulated}
 
@@ -171,7 +174,8 @@ async def _asks(job: Job, items: tuple[Item, ...], ground: Ground) -> AskRole:
 async def _table(job: Job, items: tuple[Item, ...], ground: Ground, tell: Tell) -> Table:
     names = ground.pool.names
     parts = (fingerprint(items), *names, job.workers.model_dump_json(), texts_hash())
-    identity = "/".join((*parts, str(settings_of(job).turns)))
+    sizes = (settings_of(job).turns, QUESTION_TOKENS, THOUGHT_TOKENS)
+    identity = "/".join((*parts, *map(str, sizes)))
     file = job.folder / TABLE
     if (kept := _kept(file)) and kept.of == identity:
         return kept.table

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel
 
 from podium.policy.head import ROLES, Role
-from podium.policy.turns import TURNS, Said, Standing, subtask, view
+from podium.policy.trinity import transcript
+from podium.policy.turns import TURNS, Said, Standing, subtask
 from podium.prompting import Material, Visible
 from podium_lab.train.items import Item
 
@@ -153,7 +154,7 @@ class _OfItem:
         if key not in self.places:
             table = self.table
             self.places[key] = len(table.leads)
-            text = view(self.item.question, thoughts)
+            text, _ = transcript(self.item.question, standing)
             if text not in self.views:
                 self.views[text] = len(table.views)
                 table.views.append(text)
