@@ -17,6 +17,7 @@ from tests.recorded_call import RecordedCall
 
 from podium_workers.errors import (
     AuthenticationError,
+    RefusedError,
     UnknownModelError,
     UnreachableError,
     UnsupportedParameterError,
@@ -291,6 +292,24 @@ async def test_reasoning_is_kept_apart_from_the_text(provider: Provider, name: s
     provider.answers(Answer([*pieces, chunk({"content": "42"}), chunk(finish="stop"), DONE]))
     reply = await ask(worker(provider))
     assert (reply.text, reply.reasoning) == ("42", "Six sevens. Easy.")
+
+
+async def test_a_choice_that_only_tells_of_a_filter_is_read_over(provider: Provider):
+    """As Azure's filter, when it works beside the model."""
+    results = {"hate": {"filtered": False, "severity": "safe"}}
+    offsets = {"check_offset": 0, "start_offset": 0, "end_offset": 9}
+    told = {"content_filter_results": results, "content_filter_offsets": offsets}
+    choice = {"index": 0, "finish_reason": None, **told}
+    filters: list[Piece] = [chunk(choices=[choice | {"delta": None}]), chunk(choices=[choice])]
+    text = chunk({"content": "Forty-two"})
+    provider.answers(Answer([text, filters[0], chunk(finish="stop"), filters[1], DONE]))
+    assert (await ask(worker(provider))).text == "Forty-two"
+
+
+async def test_a_reply_that_such_a_filter_ends_is_held_back(provider: Provider):
+    choice = {"index": 0, "finish_reason": "content_filter", "delta": None}
+    provider.answers(Answer([chunk({"content": "Forty"}), chunk(choices=[choice]), DONE]))
+    await failure(worker(provider), RefusedError)
 
 
 async def test_usage_that_is_missing_is_unknown_and_not_free(provider: Provider):

@@ -241,6 +241,8 @@ class _Streamed:
         self.native_finish = str(extra.get("native_finish_reason") or self.native_finish)
         self.error = said_in(extra.get("error")) or self.error
         delta = choice.delta
+        if not delta:  # of Azure's, which tells what its filter found in a choice of its own
+            return
         self.calls_tool = self.calls_tool or bool(delta.tool_calls)
         add_text(self.text, delta.content)
         add_text(self.refusal, delta.refusal)
