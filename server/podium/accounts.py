@@ -70,6 +70,16 @@ def _standing(
     return tuple(accounts)
 
 
+def spent_usd(connection: sqlite3.Connection) -> float:
+    """What all runs have cost; a call of which nobody knows counts at its worst."""
+    sql = (
+        "SELECT (SELECT coalesce(sum(nano_usd), 0) FROM budgets) "
+        "+ (SELECT coalesce(sum(nano_usd), 0) FROM reservations) AS nano_usd"
+    )
+    (row,) = select(connection, sql)
+    return int(row["nano_usd"] or 0) / NANO
+
+
 def reserve(
     connection: sqlite3.Connection,
     record: CallRecord,

@@ -219,6 +219,10 @@ class Store:
         read = partial(accounts.standing, run_id=run_id, day_usd=day_usd, now=now)
         return await self._reader.do(read)
 
+    async def spent_usd(self) -> float:
+        """What all runs have cost; a call of which nobody knows counts at its worst."""
+        return await self._reader.do(accounts.spent_usd)
+
     async def open_call(
         self, record: CallRecord, amount: Amount, day_usd: float | None, texts: Iterable[str] = ()
     ) -> bool:

@@ -7,8 +7,7 @@ around `Environment.score`.
 """
 
 import hashlib
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pydantic import Field
@@ -22,9 +21,10 @@ from podium.policy import Ask, State, accept_last
 from podium.policy.conductor import conductor_prompt, team
 from podium.store import Store
 from podium.trace import Round, Run, RunRequest, StepResult, ignore
+from podium.window import reply_limit
 from podium_lab.train.items import Item
 from podium_lab.train.judging import JudgeError, Judges
-from podium_lab.train.purse import Purse, Share
+from podium_lab.train.purse import Purse, PurseEmptyError, Share, sharing
 from podium_workers.pool import Pool
 from podium_workers.worker import Frozen, Usage, WorkerCard
 
@@ -206,8 +206,10 @@ class Environment:
             return score.model_copy(update=update)
         score = score.model_copy(update={"valid": True, **(_planned(plan) if plan else {})})
         try:
-            async with self._share() as share:
+            async with sharing(self.purse) as share:
                 run, usage = await self._carried_out(text, item, pool, share, before)
+        except PurseEmptyError:
+            raise
         except PodiumError as error:
             return score.model_copy(update={"problem": str(error)})
         score = score.model_copy(update={"run_id": run.run_id, "usage": usage})
@@ -227,15 +229,6 @@ class Environment:
         if run.status != "finished" or not done:
             return None
         return Outcome(run, rounds, score.right, await self.store.usage(run.run_id))
-
-    @asynccontextmanager
-    async def _share(self) -> AsyncGenerator[Share | None]:
-        """One rollout's part of the job's money; None where that is not limited."""
-        if self.purse is None:
-            yield None
-            return
-        async with self.purse.share() as share:
-            yield share
 
     async def _carried_out(
         self, text: str, item: Item, pool: Pool, share: Share | None, before: Outcome | None
@@ -270,7 +263,7 @@ class Environment:
     async def _judged(self, item: Item, pool: Pool, run: Run, score: Score) -> Mapping[str, object]:
         """What is known of a rollout once it was carried out."""
         steps = [it for it in await self.store.steps(run.run_id) if it.round == score.round]
-        if problem := _no_fault_of_the_plan(run, steps):
+        if problem := _no_fault_of_the_plan(run, steps) or cut_by_money(run, steps, pool):
             return {"problem": problem}
         answer = run.answer or ""
         try:
@@ -352,6 +345,18 @@ def _no_fault_of_the_plan(run: Run, results: Sequence[StepResult]) -> str:
     if run.limit is not None or run.status == "partial":
         return run.notes[0] if run.notes else f"The limit of {run.limit} struck."
     return run.error.message if run.error and not results else ""
+
+
+def cut_by_money(run: Run, results: Iterable[StepResult], pool: Pool) -> str:
+    """Which step's reply ended early since the run's part of the money left no room; else empty."""
+    for result in results:
+        is_short = result.finish_reason == "length" and run.request.max_usd is not None
+        if is_short and result.usage.output_tokens < reply_limit(pool.get(result.worker).card):
+            return (
+                f"step {result.number}, {result.worker}: its reply was cut, since what is left of "
+                "max_usd pays for no longer one."
+            )
+    return ""
 
 
 def shuffled(pool: Pool, names: Sequence[str]) -> Pool:

@@ -8,7 +8,7 @@ from typing import TypedDict
 from podium.cli.saying import say
 from podium.config import Settings
 from podium.errors import SettingsError
-from podium.store import open_store
+from podium.store import Store, open_store
 from podium_lab.train.caching import cached
 from podium_lab.train.config import Job
 from podium_lab.train.draws import Draw, draws
@@ -131,8 +131,15 @@ class Place(Frozen):
         stem, dot, suffix = name.partition(".")
         return f"{stem}-{self.number}{dot}{suffix}" if self.number else name
 
+    @staticmethod
+    def every(name: str) -> str:
+        """A pattern of that file's names for all processes."""
+        stem, dot, suffix = name.partition(".")
+        return f"{stem}*{dot}{suffix}"
+
 
 ALONE = Place()
+LEDGER = "ledger.db"
 
 
 @asynccontextmanager
@@ -158,18 +165,34 @@ async def open_ground(
     job.folder.mkdir(parents=True, exist_ok=True)
     async with (
         _pools(job, items, environment, settings, place, repeats) as (pool, *again),
-        open_store(job.folder / place.file("ledger.db")) as store,
+        open_store(job.folder / place.file(LEDGER)) as store,
     ):
         asked = replace(_trained_on(pool, job.workers.only), asked=Asked.of(job.asked))
+        purse = await _purse(job, store, place) if job.max_usd else None
         scoring = Environment(
             store,
             judges=Judges(seconds=job.judge_seconds),
             rewards=job.rewards,
             max_steps=job.asked.plan_steps,
             max_seconds=job.rollout_seconds,
-            purse=Purse(job.max_usd / place.of, job.workers.parallel) if job.max_usd else None,
+            purse=purse,
         )
         yield Ground(job, items, asked, scoring, tuple(again))
+
+
+async def _purse(job: Job, own: Store, place: Place) -> Purse:
+    """This process's part of what the job may spend, and of what all its processes have spent.
+
+    Raises:
+        StoreError: a ledger of theirs cannot be read.
+    """
+    assert job.max_usd is not None, "money is limited"
+    spent = await own.spent_usd()
+    for ledger in sorted(job.folder.glob(Place.every(LEDGER))):
+        if ledger.name != place.file(LEDGER):
+            async with open_store(ledger) as store:
+                spent += await store.spent_usd()
+    return Purse(job.max_usd / place.of, job.workers.parallel, spent / place.of)
 
 
 def _trained_on(pool: Pool, only: tuple[str, ...]) -> Pool:

@@ -17,6 +17,7 @@ from podium_lab.train.environment import Score, shuffled
 from podium_lab.train.items import Item
 from podium_lab.train.judging import comparable
 from podium_lab.train.opening import Ground
+from podium_lab.train.purse import PurseEmptyError
 from podium_lab.train.random_plans import ALONE, rendered
 from podium_lab.train.simulated import Simulation
 
@@ -53,16 +54,24 @@ async def profile(ground: Ground, items: Sequence[Item], *, anew: bool = False) 
     It is asked once, and once more for each of the pools in `ground.again`. An item on which a
     worker failed for no fault of its own is left out. Who has been asked about an item already, as
     often, is asked only *anew*.
+
+    Raises:
+        PurseEmptyError: the job has spent what it may; what was found before is kept.
     """
     before = None if anew else known(ground)
     found = _with_asked(before or Reference())
     right, voted, spent = dict(found.right), dict(found.voted), dict(found.spent)
     noted = dict(found.asked)
+    empty: list[PurseEmptyError] = []
     limiter = anyio.CapacityLimiter(ground.job.workers.parallel)
 
     async def ask(item: Item, names: Sequence[str]) -> None:
         async with limiter:
-            asked = await _asked(ground, item, names)
+            try:
+                asked = None if empty else await _asked(ground, item, names)
+            except PurseEmptyError as error:
+                empty.append(error)
+                return
         if asked is None:
             return
         for name, scores in asked.items():
@@ -90,6 +99,8 @@ async def profile(ground: Ground, items: Sequence[Item], *, anew: bool = False) 
     partial = path.with_name(f"{FILE}.partial")
     await partial.write_text(kept.model_dump_json() + "\n", encoding="utf-8")
     await partial.rename(path)
+    if empty:
+        raise empty[0]
     return kept
 
 

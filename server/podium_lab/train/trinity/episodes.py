@@ -18,10 +18,12 @@ from podium.policy.trinity import HiddenStates, Trinity
 from podium.policy.turns import TURNS, role_of
 from podium.prompting import Material
 from podium.store import Store
-from podium.trace import Round, RunRequest, ignore
+from podium.trace import Round, Run, RunRequest, ignore
 from podium.window import fit, reply_limit
+from podium_lab.train.environment import cut_by_money
 from podium_lab.train.items import Item
 from podium_lab.train.judging import JudgeError, Judges
+from podium_lab.train.purse import Purse, PurseEmptyError, sharing
 from podium_lab.train.trinity.table import AskRole
 from podium_workers.pool import Pool
 from podium_workers.worker import Frozen, ModelSettings, Prompt, Usage
@@ -56,9 +58,15 @@ class Episodes:
     parallel: int = 8
     turns: int = TURNS
     """Of an episode at most."""
+    purse: Purse | None = None
+    """What the whole job may spend; None for any amount."""
 
     async def play(self, head: Head, items: Sequence[Item]) -> list[Episode]:
-        """The episodes of *head* on *items*, in their order."""
+        """The episodes of *head* on *items*, in their order.
+
+        Raises:
+            PurseEmptyError: the job has spent what it may.
+        """
         found: list[Episode | None] = [None] * len(items)
         limiter = anyio.CapacityLimiter(self.parallel)
 
@@ -74,14 +82,20 @@ class Episodes:
     async def _episode(self, head: Head, item: Item) -> Episode:
         policies = {STRATEGY: Trinity(head, self.states, self.turns)}
         orchestrator = Orchestrator(self.store, self.pool, Caller(self.store), policies)
-        request = RunRequest(
-            question=item.question, strategy=STRATEGY, max_seconds=self.max_seconds
-        )
         try:
-            run = await orchestrator.create(request, principal=PRINCIPAL)
-            run = await orchestrator.answer(run, ignore)
-            rounds = await self.store.rounds(run.run_id)
-            usage = await self.store.usage(run.run_id)
+            async with sharing(self.purse) as share:
+                request = RunRequest(
+                    question=item.question, strategy=STRATEGY, max_seconds=self.max_seconds,
+                    max_usd=share.usd if share else None,
+                )  # fmt: skip
+                run = await orchestrator.create(request, principal=PRINCIPAL)
+                run = await orchestrator.answer(run, ignore)
+                rounds = await self.store.rounds(run.run_id)
+                usage = await self.store.usage(run.run_id)
+                if share:
+                    share.spent = usage.cost_usd
+        except PurseEmptyError:
+            raise
         except PodiumError as error:
             return Episode(item=item.id, right=None, problem=str(error))
         ended = not any(found.proposal.source == "fallback" for found in rounds)
@@ -89,7 +103,10 @@ class Episodes:
             item=item.id, right=None, turns=_turns(rounds), ended=ended, usage=usage,
             run_id=run.run_id,
         )  # fmt: skip
-        if problem := _no_fault_of_the_head(rounds) or (run.error.message if run.error else ""):
+        failed = run.error.message if run.error else ""
+        steps = [result for found in rounds for result in found.results]
+        short = cut_by_money(run, steps, self.pool)
+        if problem := _no_fault_of_the_head(run, rounds) or failed or short:
             return episode.model_copy(update={"problem": problem})
         try:
             right = ended and await self.judges.is_right(item, run.answer or "")
@@ -103,8 +120,11 @@ def _turns(rounds: Sequence[Round]) -> tuple[tuple[str, Role], ...]:
     return tuple((step.worker, role_of(step.subtask)) for plan in plans for step in plan.steps)
 
 
-def _no_fault_of_the_head(rounds: Sequence[Round]) -> str:
-    """Why an episode says nothing about its head: a worker failed, or another one did its step."""
+def _no_fault_of_the_head(run: Run, rounds: Sequence[Round]) -> str:
+    """Why an episode says nothing about its head: a worker failed, another one did its step, or
+    the money ended."""
+    if run.limit == "usd":
+        return run.notes[0] if run.notes else "The limit of money struck."
     failures = (
         f"step {result.number}, {failed.worker}: {failed.message}"
         for found in rounds
