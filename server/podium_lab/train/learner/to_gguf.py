@@ -1,7 +1,8 @@
 """Writes a Llama model as a GGUF file, for the engine of local models.
 
 It covers what is trained on small machines: the architecture of Llama with a tokenizer of byte
-pairs, as SmolLM2 and the model that a job makes itself. Others need llama.cpp's own converter.
+pairs that parts text as SmolLM2's and that of the model that a job makes itself. Others, Llama 3
+and TinyLlama among them, need llama.cpp's own converter.
 """
 
 import json
@@ -16,8 +17,9 @@ from safetensors import safe_open
 from podium_lab.train.errors import TrainingError
 
 ARCHITECTURE = "LlamaForCausalLM"
-PRE_TOKENIZER = "smollm"
-"""llama.cpp's name for how SmolLM2, and a job's own model, part text before pairs are made."""
+_PARTED = {("Digits", "ByteLevel"): "smollm", ("ByteLevel",): "gpt-2"}
+"""llama.cpp's names for how text is parted before pairs are made, by the steps of that: those of
+SmolLM2 and of a job's own model, and of SmolLM2 where it was unpacked from a GGUF file."""
 
 
 def to_gguf(folder: Path, file: Path) -> bool:
@@ -31,10 +33,12 @@ def to_gguf(folder: Path, file: Path) -> bool:
     config = _read(folder / "config.json")
     if config.get("architectures") != [ARCHITECTURE] or not (folder / "tokenizer.json").is_file():
         return False
-    if _read(folder / "tokenizer.json")["model"].get("type") != "BPE":
+    parted = _parted(_read(folder / "tokenizer.json"))
+    if parted is None or _is_scaled(config):
         return False
     writer = gguf.GGUFWriter(file, "llama")
     _shape(writer, config)
+    writer.add_tokenizer_pre(parted)
     _tokens(writer, folder, config["vocab_size"])
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config["num_hidden_layers"])
     for name, values in _tensors(folder, config):
@@ -51,6 +55,29 @@ def to_gguf(folder: Path, file: Path) -> bool:
 
 def _read(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _parted(tokenizer: Mapping[str, Any]) -> str | None:
+    """llama.cpp's name for how a tokenizer parts text; None for ways that are not known here."""
+    model, told = tokenizer["model"], tokenizer.get("pre_tokenizer") or {}
+    if model.get("type") != "BPE" or model.get("byte_fallback") or model.get("ignore_merges"):
+        return None
+    steps = told.get("pretokenizers", [told])
+    plain = all(
+        step.get("individual_digits", True)
+        and step.get("use_regex", True)
+        and not step.get("add_prefix_space")
+        for step in steps
+    )
+    known = plain and not tokenizer.get("normalizer")
+    return _PARTED.get(tuple(step.get("type") for step in steps)) if known else None
+
+
+def _is_scaled(config: Mapping[str, Any]) -> bool:
+    """Whether positions are turned otherwise than by their distance alone, as Llama 3.1's are."""
+    told = [config.get("rope_scaling") or {}, config.get("rope_parameters") or {}]
+    kinds = (it.get("rope_type") or it.get("type") for it in told)
+    return any(kind not in (None, "default") for kind in kinds)
 
 
 def _shape(writer: Any, config: Mapping[str, Any]) -> None:
@@ -78,7 +105,6 @@ def _tokens(writer: Any, folder: Path, size: int) -> None:
     texts = {place: text for text, place in tokenizer["model"]["vocab"].items()}
     texts |= {place: token["content"] for place, token in added.items()}
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(PRE_TOKENIZER)
     writer.add_token_list([texts.get(place, f"[PAD{place}]") for place in range(size)])
     writer.add_token_types([int(_type(place, texts, added)) for place in range(size)])
     pairs = tokenizer["model"]["merges"]

@@ -253,6 +253,35 @@ def test_what_was_trained_becomes_a_file_for_the_local_engine(
     assert {path.name for path in file.parent.iterdir()} == {"model.gguf", "README.md", TRAINING}
 
 
+LLAMA_3 = {
+    "type": "Sequence",
+    "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": "\\\\p{N}{1,3}"}, "behavior": "Isolated"},
+        {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("file", "changes"),
+    [
+        ("tokenizer", {"pre_tokenizer": LLAMA_3}),
+        ("tokenizer", {"pre_tokenizer": None}),
+        ("tokenizer", {"normalizer": {"type": "Prepend", "prepend": "\u2581"}}),
+        ("config", {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}),
+        ("config", {"rope_parameters": {"rope_type": "yarn", "rope_theta": 10000.0}}),
+    ],
+)
+def test_a_model_that_would_be_served_wrongly_needs_a_converter(
+    finished: Ran, tmp_path: Path, file: str, changes: dict[str, object]
+) -> None:
+    folder = shutil.copytree(finished.job.folder / "model", tmp_path / "model")
+    path = folder / f"{file}.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    assert not to_gguf(folder, tmp_path / "model.gguf")
+    assert not (tmp_path / "model.gguf").exists()
+
+
 def test_adapters_are_trained_and_merged(settings: Settings, again: Again, tmp_path: Path) -> None:
     from podium_lab.train.learner.export import merge
 
