@@ -7,6 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.provider_simulator import Provider, openai_reply
 from tests.recorded_call import RecordedCall
 
 from podium_workers.cassette import Cassette, Failed, Recorder, key_of, load_cassette, marks_of
@@ -193,6 +194,67 @@ async def test_other_settings_are_another_call_but_another_seed_is_not(tmp_path:
             await say(worker, "q", other)
 
 
+HOSTED = """
+[[worker]]
+name = "far"
+kind = "openai"
+model = "any"
+base_url = "URL/v1"
+temperature = 0.3
+effort = "low"
+
+[[worker]]
+name = "programs"
+kind = "program"
+by = "far"
+"""
+
+
+@pytest.mark.parametrize("name", ["far", "programs"])
+@pytest.mark.parametrize(
+    "change", [('"low"', '"high"'), ("0.3", "0.7"), ('/v1"', '/v2"'), ('effort = "low"', "")]
+)
+async def test_a_reply_is_not_given_for_one_of_a_worker_that_is_set_otherwise(
+    tmp_path: Path, provider: Provider, name: str, change: tuple[str, str]
+):
+    provider.answers(openai_reply("Yes."))
+    schema = PLAIN.model_copy(update={"response_schema": {"type": "object"}})  # no program either
+    text = HOSTED.replace("URL", provider.url)
+    assert text.replace(*change) != text
+    async with opened(tmp_path, record="t", text=text) as pool:
+        await say(pool.get(name), "Weigh it.", schema)
+    assert (await say(replay_pool(tmp_path / "t").get(name), "Weigh it.", schema)).text == "Yes."
+    alone = ReplayWorker.of(str(tmp_path / "t"), name, name="other")
+    assert (await say(alone, "Weigh it.", schema)).text == "Yes."
+    for manifest, asked in ((text, 1), (text.replace(*change), 2)):
+        async with opened(tmp_path, replay="t", text=manifest) as pool:
+            await say(pool.get(name), "Weigh it.", schema)
+        assert len(provider.requests) == asked
+
+
+FIRST_FORM = """\
+{"cassette":1}
+{"pool":{"workers":[{"name":"ann","kind":"scripted","model":"scripted","where":"local",\
+"context_window":8192}],"conductor":"ann"}}
+{"call":{"key":"9c164a75345b868022b8f9b0ce2ddc9a775ed5033f51cc57db7d7a8891691ce9",\
+"worker":"ann","model":"scripted","prompt":{"messages":[{"role":"user","text":"q"}]},\
+"settings":{"max_output_tokens":100},"reply":{"text":"one","usage":{},"model":"scripted"},\
+"seconds":0.1,"at":1.0}}
+"""
+
+
+async def test_a_cassette_of_the_first_form_is_read_and_gone_on_with(tmp_path: Path):
+    path = tmp_path / "t"
+    path.write_text(FIRST_FORM)
+    assert (await say(replay_pool(path).workers[0], "q")).text == "one"
+    await record(path, ["two"], "r")
+    await record(path, ["three"], "s")
+    versions = [json.loads(line).get("cassette") for line in path.read_text().splitlines()]
+    assert versions == [1, None, None, 2, None, None, None]
+    ann = replay_pool(path).workers[0]
+    assert [(await say(ann, prompt)).text for prompt in "qrs"] == ["one", "two", "three"]
+
+
 def test_a_key_is_made_without_the_random_marks_of_a_run():
     card = ScriptedWorker.named("ann", ["x"]).card
     assert marks_of(marked(ONE)) == (ONE,)
@@ -282,7 +344,7 @@ async def test_a_cassette_is_readable_json_lines_and_nobody_elses(tmp_path: Path
     await record(tmp_path / "deep" / "t", ["one"], "q")
     path = tmp_path / "deep" / "t"
     version, pool, call = map(json.loads, path.read_text().splitlines())
-    assert version == {"cassette": 1}
+    assert version == {"cassette": 2}
     assert pool["pool"]["workers"][0]["name"] == "ann"
     assert call["call"]["reply"]["text"] == "one"
     assert path.stat().st_mode & 0o077 == 0
@@ -329,7 +391,7 @@ async def test_a_line_that_a_crash_tore_off_is_left_out_and_cut_off(tmp_path: Pa
         ("", "no cassette"),
         ("{}\n", "no cassette"),
         ('{"cassette": 1}\n', "record again"),
-        ('{"cassette": 2}\n', "newer Podium"),
+        ('{"cassette": 3}\n', "newer Podium"),
         ('{"cassette": 1}\nnonsense\n', "line 2"),
         ('{"cassette": 1, "extra": 2}\n', "line 1"),
     ],

@@ -20,10 +20,11 @@ from pydantic import Field, JsonValue, ValidationError
 from podium_workers.asked import Asked
 from podium_workers.errors import ManifestError, WorkerError
 from podium_workers.pool import Pool
-from podium_workers.worker import Frozen, ModelSettings, Prompt, Reply, Text, WorkerCard
+from podium_workers.worker import Frozen, ModelSettings, Prompt, Reply, Shape, Text, WorkerCard
 
-VERSION = 1
-"""Of the file's form; it is the first line."""
+VERSION = 2
+"""Of the file's form: its first line, and another one where a newer Podium went on with it. Keys of
+the first form left out what a worker's own settings shape."""
 
 _MARK = re.compile(r"[<‹]/?[a-z_]+_([0-9a-f]{12,})(?=[\s>])")
 """A tag that ends in a random mark, or what is left of one that was made harmless."""
@@ -35,12 +36,23 @@ def marks_of(prompt: Prompt) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def key_of(card: WorkerCard, prompt: Prompt, settings: ModelSettings) -> str:
-    """Identity of what a worker was asked: all of it but random marks and the seed."""
+def key_of(
+    card: WorkerCard, prompt: Prompt, settings: ModelSettings, shape: Shape | None = None
+) -> str:
+    """Identity of what a worker was asked, and of how it replies: all but random marks and seed."""
+    return _hash([*_asked(card, prompt, settings), dict(shape or {})])
+
+
+def _asked(card: WorkerCard, prompt: Prompt, settings: ModelSettings) -> list[JsonValue]:
     plain = {mark: f"mark {place}" for place, mark in enumerate(marks_of(prompt))}
-    messages = [[said.role, with_marks(said.text, plain)] for said in prompt.messages]
+    messages: list[JsonValue] = [
+        [said.role, with_marks(said.text, plain)] for said in prompt.messages
+    ]
     asked = settings.model_dump(mode="json", exclude={"seed"}, exclude_defaults=True)
-    parts = [card.name, card.model, messages, asked]
+    return [card.name, card.model, messages, asked]
+
+
+def _hash(parts: list[JsonValue]) -> str:
     text = json.dumps(parts, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -120,6 +132,8 @@ class RecordedPool(Frozen):
     """Which worker was given the prompts of another one, by the other one's name."""
     planner: WorkerCard | None = None
     """The conductor, where it did nothing but write plans."""
+    shapes: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
+    """Settings of a worker's own that stand not on its card, by its name."""
 
     @classmethod
     def of(cls, pool: Pool) -> "RecordedPool":
@@ -129,6 +143,7 @@ class RecordedPool(Frozen):
             asked=pool.asked,
             asks=dict(pool.asks),
             planner=pool.planner.card if pool.planner else None,
+            shapes={name: dict(shape) for name, shape in pool.shapes.items()},
         )
 
     @property
@@ -148,9 +163,12 @@ class _Line(Frozen):
 class Cassette:
     """A cassette being played: every key's replies in order, of which the last one repeats."""
 
-    def __init__(self, path: Path, pool: RecordedPool, calls: Iterable[Recorded]) -> None:
+    def __init__(
+        self, path: Path, pool: RecordedPool, calls: Iterable[Recorded], version: int = VERSION
+    ) -> None:
         self.path = path
         self.pool = pool
+        self.version = version
         self._calls: dict[str, list[Recorded]] = {}
         for call in calls:
             self.add(call)
@@ -167,6 +185,16 @@ class Cassette:
     def calls(self) -> Iterator[Recorded]:
         """All of them, those under one key together."""
         return chain.from_iterable(self._calls.values())
+
+    def key(
+        self, card: WorkerCard, prompt: Prompt, settings: ModelSettings, shape: Shape | None
+    ) -> str:
+        """The key under which that stands here: one of the first form if there is no other."""
+        key = key_of(card, prompt, settings, shape)
+        if key in self._calls:
+            return key
+        first = _hash(_asked(card, prompt, settings))
+        return first if first in self._calls else key
 
     def has(self, key: str) -> bool:
         """Whether anything was recorded under that key."""
@@ -209,7 +237,8 @@ def load_cassette(path: Path) -> Cassette:
     pools = [line.pool for line in lines if line.pool]
     if not pools:
         raise ManifestError(f"{path}: the cassette does not say which pool it is of; record again.")
-    return Cassette(path, pools[-1], [line.call for line in lines if line.call])
+    version = max(line.cassette or 0 for line in lines)
+    return Cassette(path, pools[-1], [line.call for line in lines if line.call], version)
 
 
 def _parsed(path: Path, number: int, text: str) -> _Line:
@@ -270,11 +299,13 @@ class Recorder:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         if not self._path.exists() or self._path.stat().st_size == 0:
             self._append(_Line(cassette=VERSION), _Line(pool=pool))
-        elif load_cassette(self._path).pool != pool:
-            self._mend()
+            return
+        found = load_cassette(self._path)
+        self._mend()
+        if found.version < VERSION:
+            self._append(_Line(cassette=VERSION), _Line(pool=pool))
+        elif found.pool != pool:
             self._append(_Line(pool=pool))
-        else:
-            self._mend()
 
     def _mend(self) -> None:
         """Cut off what a crash left of a last line."""

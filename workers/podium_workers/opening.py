@@ -18,6 +18,7 @@ from podium_workers.entries.named import (
     ProgramEntry,
     ScriptedEntry,
     card_of,
+    shapes_of,
 )
 from podium_workers.hosted.learned import Learned
 from podium_workers.scripted import ScriptedWorker, by_rules
@@ -106,6 +107,7 @@ def _pool(manifest: "PoolManifest", opened: Mapping[str, Worker], asks: Mapping[
         conductor=manifest.conductor or planner or strongest(doers, asks),
         asked=manifest.asked,
         planner=opened[planner] if planner else None,
+        shapes=shapes_of(manifest.workers),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from podium_workers.asked import Asked
 from podium_workers.errors import PoolSelectionError, WorkerError
-from podium_workers.worker import Frozen, Worker, WorkerCard
+from podium_workers.worker import Frozen, Shape, Worker, WorkerCard
 
 
 @runtime_checkable
@@ -34,6 +34,8 @@ class Pool:
     """Which worker gets the prompts of another one, by the other one's name."""
     planner: Worker | None = None
     """The conductor, where it does nothing but write plans; None where it is one of `workers`."""
+    shapes: Mapping[str, Shape] = field(default_factory=dict[str, Shape])
+    """What shapes a worker's replies beside its card and what it is asked, by its name."""
 
     @property
     def names(self) -> tuple[str, ...]:

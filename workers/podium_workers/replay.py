@@ -25,6 +25,7 @@ from podium_workers.worker import (
     Price,
     Prompt,
     Reply,
+    Shape,
     Worker,
     WorkerCard,
 )
@@ -47,9 +48,10 @@ def _has_key(worker: Worker) -> bool:
 class RecordingWorker:
     """A worker whose replies and failures are written to a cassette."""
 
-    def __init__(self, worker: Worker, recorder: Recorder) -> None:
+    def __init__(self, worker: Worker, recorder: Recorder, shape: Shape | None = None) -> None:
         self._worker = worker
         self._recorder = recorder
+        self._shape = shape
 
     @property
     def card(self) -> WorkerCard:
@@ -92,7 +94,7 @@ class RecordingWorker:
         failure: Failed | None = None,
     ) -> None:
         recorded = Recorded(
-            key=key_of(self.card, prompt, settings),
+            key=key_of(self.card, prompt, settings, self._shape),
             worker=self.card.name,
             model=self.card.model,
             prompt=prompt,
@@ -113,10 +115,17 @@ class ReplayWorker:
     """
 
     def __init__(
-        self, card: WorkerCard, cassette: Cassette, *, name: str = "", live: Worker | None = None
+        self,
+        card: WorkerCard,
+        cassette: Cassette,
+        *,
+        shape: Shape | None = None,
+        name: str = "",
+        live: Worker | None = None,
     ) -> None:
         self._recorded_as = card
         self._cassette = cassette
+        self._shape = shape
         self._live = live
         free = {"name": name or card.name, "price": _FREE, "rates": None}
         self._card = live.card if live else card.model_copy(update=free)
@@ -129,7 +138,8 @@ class ReplayWorker:
             ManifestError: the file is no cassette, or none of that worker.
         """
         cassette = load_cassette(Path(file))
-        return cls(cassette.card(worker), cassette, name=name)
+        shape = cassette.pool.shapes.get(worker)
+        return cls(cassette.card(worker), cassette, shape=shape, name=name)
 
     @property
     def card(self) -> WorkerCard:
@@ -147,7 +157,8 @@ class ReplayWorker:
             NotRecordedError: there is none, and nobody to ask instead.
             WorkerError: the recorded failure.
         """
-        recorded = self._cassette.take(key_of(self._recorded_as, prompt, settings))
+        key = self._cassette.key(self._recorded_as, prompt, settings, self._shape)
+        recorded = self._cassette.take(key)
         if recorded is None:
             if self._live is None:
                 raise self._missing(prompt)
@@ -207,12 +218,17 @@ def replay_pool(path: Path) -> Pool:
     """
     cassette = load_cassette(path)
     recorded = cassette.pool
+
+    def again(card: WorkerCard) -> ReplayWorker:
+        return ReplayWorker(card, cassette, shape=recorded.shapes.get(card.name))
+
     return Pool(
-        workers=tuple(ReplayWorker(card, cassette) for card in recorded.workers),
+        workers=tuple(map(again, recorded.workers)),
         conductor=recorded.conductor,
         asked=recorded.asked,
         asks=recorded.asks,
-        planner=ReplayWorker(recorded.planner, cassette) if recorded.planner else None,
+        planner=again(recorded.planner) if recorded.planner else None,
+        shapes=recorded.shapes,
     )
 
 
@@ -226,7 +242,10 @@ async def taped(pool: Pool, *, recorder: Recorder | None, cassette: Cassette | N
         await recorder.begin(pool)
 
     def wrap(worker: Worker) -> Worker:
-        inner = RecordingWorker(worker, recorder) if recorder else worker
-        return ReplayWorker(worker.card, cassette, live=inner) if cassette else inner
+        shape = pool.shapes.get(worker.card.name)
+        inner = RecordingWorker(worker, recorder, shape) if recorder else worker
+        if cassette is None:
+            return inner
+        return ReplayWorker(worker.card, cassette, shape=shape, live=inner)
 
     return pool.wrapped(wrap)

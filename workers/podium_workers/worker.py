@@ -18,6 +18,9 @@ that id, which was recorded and reserved when it was made."""
 REPLAYED = "replayed"
 """Key in the record of an attempt that sends nothing: its reply was recorded earlier."""
 
+Shape = Mapping[str, JsonValue]
+"""Settings of a worker's own that shape its replies and stand not on its card, such as effort."""
+
 FinishReason = Literal["stop", "length"]
 """Why a usable reply ended. Filtered, empty and broken ones are errors, not replies."""
 

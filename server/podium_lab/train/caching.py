@@ -13,10 +13,10 @@ from pathlib import Path
 import anyio
 
 from podium.cli.saying import say
-from podium_workers.cassette import Cassette, Recorded, Recorder, key_of, load_cassette
+from podium_workers.cassette import Cassette, Recorded, Recorder, load_cassette
 from podium_workers.pool import Pool
 from podium_workers.replay import RecordingWorker, ReplayWorker
-from podium_workers.worker import Call, ModelSettings, Prompt, Reply, Worker, WorkerCard
+from podium_workers.worker import Call, ModelSettings, Prompt, Reply, Shape, Worker, WorkerCard
 
 
 class Keeping(Recorder):
@@ -53,6 +53,8 @@ class CachedWorker:
 
     inner: Worker
     keeping: Keeping
+    shape: Shape | None = None
+    """Settings of its own that shape its replies."""
     hits: int = 0
     """Replies that cost nothing."""
     misses: int = 0
@@ -68,14 +70,15 @@ class CachedWorker:
         Raises:
             WorkerError: as the worker does.
         """
-        key = key_of(self.card, prompt, settings)
         cassette = self.keeping.cassette
+        key = cassette.key(self.card, prompt, settings, self.shape)
         async with self._locks.setdefault(key, anyio.Lock()):
             if cassette.has(key):
                 self.hits += 1
-                return await ReplayWorker(self.card, cassette).reply(prompt, settings, call)
+                again = ReplayWorker(self.card, cassette, shape=self.shape)
+                return await again.reply(prompt, settings, call)
             self.misses += 1
-            recording = RecordingWorker(self.inner, self.keeping)
+            recording = RecordingWorker(self.inner, self.keeping, self.shape)
             return await recording.reply(prompt, settings, call)
 
 
@@ -88,4 +91,7 @@ async def cached(pool: Pool, path: Path) -> AsyncGenerator[Pool]:
     """
     keeping = Keeping(path)
     await keeping.begin(pool)
-    yield replace(pool, workers=tuple(CachedWorker(worker, keeping) for worker in pool.workers))
+    workers = (
+        CachedWorker(worker, keeping, pool.shapes.get(worker.card.name)) for worker in pool.workers
+    )
+    yield replace(pool, workers=tuple(workers))

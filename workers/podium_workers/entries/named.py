@@ -1,15 +1,16 @@
 """The workers that a pool manifest may name, each with the card that it gives."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 
 from podium_workers.scripted import Rule
 from podium_workers.wire import (
     scrub,
 )
-from podium_workers.worker import Price, WorkerCard
+from podium_workers.worker import Price, Shape, WorkerCard
 
 if TYPE_CHECKING:
     from podium_workers.prices import PriceTable
@@ -246,3 +247,25 @@ def card_of(entry: Entry, prices: "PriceTable | None" = None) -> WorkerCard:
     if isinstance(entry, OpenAIEntry | AnthropicEntry):
         return entry.card_by(prices)
     return entry.card
+
+
+_SHAPING = {
+    "base_url", "api", "temperature", "effort", "thinking", "quantization", "dtype", "lora",
+    "adapter", "seconds",
+}  # fmt: skip
+"""Keys of entries, of any kind, that shape replies and that no card shows."""
+
+
+def shapes_of(entries: Sequence[Entry]) -> dict[str, Shape]:
+    """What of each entry shapes its worker's replies, as far as it is not left to the defaults.
+
+    Who writes programs has also what shapes those of the worker that it asks.
+    """
+    found: dict[str, dict[str, JsonValue]] = {
+        entry.name: entry.model_dump(mode="json", include=_SHAPING, exclude_defaults=True)
+        for entry in entries
+    }
+    for entry in entries:
+        if isinstance(entry, ProgramEntry):
+            found[entry.name]["by"] = found[entry.by]
+    return {name: shape for name, shape in found.items() if shape}
