@@ -158,17 +158,19 @@ def grpo_(ctx: click.Context, invocation: Invocation, config: Path) -> None:
     "--compare", "seeds", type=click.IntRange(min=1), metavar="N",
     help="Evolve N heads, and compare them with other ways to one on held-out items.",
 )  # fmt: skip
+@click.option("--again", is_flag=True, help="Open the sealed test part once more.")
 @pass_invocation
-def trinity_(invocation: Invocation, config: Path, *, seeds: int | None) -> None:
+def trinity_(invocation: Invocation, config: Path, *, seeds: int | None, again: bool) -> None:
     """Evolve a head that chooses worker and role turn by turn, for the strategy trinity.
 
-    Goes on from its checkpoint. Workers and the small model are asked first, each thing once.
+    Goes on from its checkpoint. Workers and the small model are asked first, each thing once; the
+    sealed test part is opened once, at the end.
     """
     from podium_lab.train.trinity.command import evolve_head
 
     job, environment, settings = named_job(config), invocation.environment, invocation.settings
     here = partial(see_learner, environment, settings)
-    put(evolve_head(job, environment, settings, say, learn_here=here, seeds=seeds))
+    put(evolve_head(job, environment, settings, say, learn_here=here, seeds=seeds, again=again))
 
 
 @train.command("status")

@@ -66,14 +66,16 @@ class Look(Frozen):
     """A look at items that are not trained on."""
 
     name: str
-    """When: before, after, or the iteration; of an evaluation, untrained or trained."""
+    """When: before, after, or the iteration; of an evaluation, untrained or trained; of an
+    evolved head, trinity."""
     part: str
     pools: Which = "whole"
     """Which workers the policy was shown."""
     temperature: float
     items: int
     iterations: int | None = None
-    """Of an evaluation, how many the model had been trained for; None where that is not known."""
+    """Of an evaluation, how many the model had been trained for, or generations of an evolved head;
+    None where that is not known."""
     step: Step
 
 

@@ -184,6 +184,22 @@ def test_the_sealed_part_is_opened_once(podium: CommandLine, job: Path) -> None:
     assert "opened already" not in other.err, "with other pools it is another look"
 
 
+def test_heads_are_compared_on_the_sealed_part_once(podium: CommandLine, job: Path) -> None:
+    folder = read_job(job).folder
+    folder.mkdir(parents=True)
+    score = Score(item="1", reward=0.0)
+    look = Look(
+        name="trinity", part="test", temperature=0, items=1, iterations=9,
+        step=summed(0, [[score]]),
+    )  # fmt: skip
+    Records(folder).look(look, [score])
+    done = podium.inside("train", "trinity", job.name, "--compare", "2")
+    assert done.code == 1
+    assert "the sealed test part was opened already, after 9 generations" in done.err
+    again = podium.inside("train", "trinity", job.name, "--compare", "2", "--again")
+    assert "has no [trinity]" in again.err
+
+
 def test_workers_that_repeat_themselves_are_not_asked_again(podium: CommandLine, job: Path) -> None:
     done = podium.inside("train", "profile", job.name, "--repeats", "3")
     assert done.code == 1

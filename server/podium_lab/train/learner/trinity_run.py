@@ -63,31 +63,33 @@ def run(job: Job, gathered: Gathered, tell: Tell) -> Path:
         evolving.arena, gathered.train, settings_of(job),
         seed=job.seed, folder=job.folder, tell=tell,
     )  # fmt: skip
-    right = {
-        part: round(float(np.mean(evolving.right(weights, items))), 4)
-        for part, items in (("train", gathered.train), ("test", gathered.test))
-    }
-    head = evolving.head(weights, seed=job.seed, right=right, curve=curve[-1])
+    right = round(float(np.mean(evolving.right(weights, gathered.train))), 4)
+    head = evolving.head(weights, seed=job.seed, right={"train": right}, curve=curve[-1])
     file = job.folder / HEAD
     file.write_text(head.model_dump_json(), encoding="utf-8")
     return file
 
 
 def compare(job: Job, gathered: Gathered, seeds: Sequence[int], tell: Tell) -> Comparison:
-    """Heads of all ways on held-out items, for each seed; the evolved ones are kept."""
+    """Heads of all ways on held-out items, for each seed; the evolved ones are kept.
+
+    Held-out items are touched only once everything is learned.
+    """
     evolving, settings = Evolving.of(job, gathered), settings_of(job)
     arena, train, test = evolving.arena, gathered.train, gathered.test
-    measured = list(_fixed(evolving))
+    learned: list[tuple[Method, int, Floats]] = []
     for seed in seeds:
         found: dict[Method, Floats] = {}
         found["evolved"], _ = evolve(arena, train, settings, seed=seed)
         found["random search"] = random_search(arena, train, settings, seed=seed)
         found["REINFORCE"] = reinforce(arena, train, settings, seed=seed)
         for method, weights in found.items():
-            measured.append(_measured(evolving, method, seed, weights))
-            tell(measured[-1].told)
+            learned.append((method, seed, weights))
+            share = float(np.mean(evolving.right(weights, train)))
+            tell(f"{method}, seed {seed}: {share:.3f} right of what it was made from")
         head = evolving.head(found["evolved"], seed=seed)
         (job.folder / f"head-{seed}.json").write_text(head.model_dump_json(), encoding="utf-8")
+    measured = [*_fixed(evolving), *(_measured(evolving, *one) for one in learned)]
     return Comparison(
         label=gathered.label, model=job.model.base, train=len(train), test=len(test),
         episodes=settings.episodes, states=len(gathered.states), asked=gathered.table.asked,

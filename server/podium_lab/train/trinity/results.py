@@ -33,10 +33,6 @@ class Measured(Frozen):
     def share(self) -> float:
         return sum(self.right) / len(self.right)
 
-    @property
-    def told(self) -> str:
-        return f"{self.method}, seed {self.seed}: {self.share:.3f} right, {self.turns:.1f} turns"
-
 
 class Comparison(Frozen):
     """All heads of a comparison."""

@@ -8,9 +8,11 @@ import pytest
 if importlib.util.find_spec("cma") is None:
     pytest.skip("evolution needs the package cma", allow_module_level=True)
 
+import anyio
 import numpy as np
 from tests.lab.train.trinity_parts import CALC, KNOW, MadeUpStates, small, table_of
 
+from podium.config import Settings
 from podium.policy.head import load_head
 from podium_lab.train.config import Job
 from podium_lab.train.errors import TrainingError
@@ -18,8 +20,11 @@ from podium_lab.train.learner.trinity_arena import Arena
 from podium_lab.train.learner.trinity_baselines import random_search, reinforce, supervised
 from podium_lab.train.learner.trinity_evolve import CHECKPOINT, evolve
 from podium_lab.train.learner.trinity_run import compare, run
+from podium_lab.train.records import Records
+from podium_lab.train.trinity.command import evolve_head
 from podium_lab.train.trinity.config import Evolution
-from podium_lab.train.trinity.gathering import Gathered
+from podium_lab.train.trinity.features import FILE, CachedStates
+from podium_lab.train.trinity.gathering import Gathered, chosen
 from podium_lab.train.trinity.table import Table
 
 TRAIN, TEST = small(18), small(30)[18:]
@@ -102,7 +107,7 @@ def job(folder: Path) -> Job:
     return Job.model_validate(
         {
             "folder": folder, "model": {"base": "smollm2"},
-            "taskset": [{"source": "generated", "count": 60}],
+            "taskset": [{"source": "generated", "count": 60, "kinds": ["arithmetic", "facts"]}],
             "workers": {"simulated": [CALC.model_dump(), KNOW.model_dump()]},
             "trinity": SMALL.model_dump(),
         }
@@ -127,6 +132,66 @@ async def test_a_comparison_has_all_ways_and_every_seed(tmp_path: Path):
     assert load_head(tmp_path / "head-1.json").made["seed"] == 1
     assert len(said) == 2 * 3
     assert isinstance(found.measured[0].right[0], bool)
+
+
+async def prepared(folder: Path) -> Job:
+    """A job whose states are known, so that no model is asked."""
+    made = job(folder)
+    train, test = chosen(made)
+    states = CachedStates(MadeUpStates(), folder / FILE)
+    for text in (await table_of((*train, *test))).views:
+        await states(text)
+    return made
+
+
+def evolved(made: Job, said: list[str], *, seeds: int | None = None, again: bool = False) -> str:
+    return evolve_head(
+        made, {}, Settings(), said.append, learn_here=lambda: None, seeds=seeds, again=again
+    )  # fmt: skip
+
+
+def test_an_evolved_head_is_tried_on_the_sealed_part_once(tmp_path: Path):
+    made, said = anyio.run(prepared, tmp_path), list[str]()
+    first = evolved(made, said)
+    (look,) = Records(tmp_path).looks()
+    assert (look.name, look.part, look.iterations) == ("trinity", "test", SMALL.generations)
+    assert f"on {look.items} held-out items: {look.step.right:.3f} right" in first
+    assert len(Records(tmp_path).seen(look)) == look.items
+
+    longer = made.model_copy(
+        update={"trinity": SMALL.model_copy(update={"generations": SMALL.generations + 5})}
+    )
+    second = evolved(longer, said)
+    assert "held-out items" not in second
+    assert f"opened already, after {SMALL.generations} generations" in second
+    assert "--again" in second
+    assert "The head is " in second
+    assert Records(tmp_path).looks() == (look,)
+    assert "test" not in str(load_head(tmp_path / "head.json").made["right"])
+
+    assert "held-out items" in evolved(longer, said, again=True)
+    assert [it.iterations for it in Records(tmp_path).looks()] == [30, 35]
+
+
+def test_a_comparison_opens_the_sealed_part_once(tmp_path: Path):
+    made, said = anyio.run(prepared, tmp_path), list[str]()
+    shown = evolved(made, said, seeds=1)
+    assert "| evolved |" in shown
+    assert "Through the server" in shown
+    assert {it.name for it in Records(tmp_path).looks()} == {"trinity"}
+    told = list(said)
+    with pytest.raises(TrainingError, match=r"sealed test part was opened already.*--again"):
+        evolved(made, said, seeds=1)
+    assert said == told, "nothing was begun"
+    assert "held-out items" not in evolved(made, said)
+    assert "| evolved |" in evolved(made, said, seeds=1, again=True)
+
+
+async def test_a_comparison_is_silent_about_the_sealed_part_until_all_is_learned(tmp_path: Path):
+    said: list[str] = []
+    found = compare(job(tmp_path), await gathered(), (0,), said.append)
+    (one,) = found.of("REINFORCE")
+    assert f"REINFORCE, seed 0: {one.train:.3f} right of what it was made from" in said
 
 
 async def test_a_table_without_a_place_to_go_is_wrong():
