@@ -94,6 +94,25 @@ async def test_numbers_count_those_who_do_steps_and_the_grammar_has_as_many(tmp_
         assert [found.worker for found in await parts.store.steps(run.run_id)] == ["ann", "bob"]
 
 
+@pytest.mark.parametrize(
+    ("asked", "prose"),
+    [
+        (Asked(form="lists"), 300),
+        (Asked(form="lists", prose=0), 0),
+        (NUMBERS.model_copy(update={"prose": 1999}), 1999),
+    ],
+)
+async def test_reasoning_before_the_lists_has_the_room_of_the_training(
+    tmp_path: Path, asked: Asked, prose: int
+):
+    card: dict[str, object] = {"kind": "vllm"}
+    pool = led(BY_NUMBER, card=card, asked=asked)
+    async with open_parts(tmp_path, pool=pool) as parts:
+        await parts.ask(strategy="conductor")
+        ((_, settings), *_) = plans_asked(scripted(pool, "trained"))
+        assert settings.grammar == lists_grammar(2, max_steps=5, may_accept=False, prose=prose)
+
+
 async def test_numbers_are_those_of_the_training(tmp_path: Path):
     numbers = led(BY_NUMBER, asked=NUMBERS)
     pool = replace(numbers, asked=NUMBERS.model_copy(update={"team": ("bob", "ann")}))

@@ -10,6 +10,8 @@ Form = Literal["json", "lists"]
 Shows = Literal["cards", "ordinals"]
 ExampleSet = Literal["general", "tasks", "apart"]
 """Sets of example plans; `podium.policy.examples` says what they are."""
+MOST_PROSE = 1999
+"""Characters before a plan; the grammars of the engine for local models count no further."""
 
 
 class Asked(Frozen):
@@ -29,6 +31,9 @@ class Asked(Frozen):
     """Which examples a full prompt shows."""
     max_steps: int | None = Field(default=None, ge=1, le=20)
     """Steps at most in one of its plans; None leaves that to whoever asks for them."""
+    prose: int | None = Field(default=None, ge=0, le=MOST_PROSE)
+    """Characters of reasoning that its decoding may give before the lists, where it is held to
+    them; None leaves that to whoever asks for them."""
     team: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """The workers of its training in their order, in which it is shown the team; empty when it was
     not trained, or none knows."""

@@ -16,6 +16,7 @@ from podium.policy.examples import CALLERS, examples, set_of
 from podium.prompting import fill, harmless, prompt_hash
 from podium.tokens import estimate_tokens
 from podium.window import prompt_budget, reply_limit, shorten
+from podium_workers.asked import Asked
 from podium_workers.errors import WorkerError
 from podium_workers.pool import Pool
 from podium_workers.worker import ModelSettings, Prompt, WorkerCard
@@ -28,7 +29,8 @@ Hosted models may use all that their card allows, since their reasoning counts a
 REPLY_TOKENS = 1500
 """Tokens of the last reply that a later round sees; fewer in a small window."""
 TRAINED_PROSE = 1200
-"""Characters of reasoning before the three lists: some 300 of the tokens of a plan."""
+"""Characters of reasoning before the three lists: some 300 of the tokens of a plan. They are for a
+model that knows ordinals and does not say how it was trained."""
 PROMPTED_PROSE = 300
 """The same for a model that was not trained for it: a small one fills whatever room it has."""
 _OWN_DECODING = frozenset({"local", "vllm"})
@@ -127,12 +129,11 @@ class Conductor:
             may_accept=bool(state.rounds),
             by_position=held,
         )
-        trained = state.pool.asked.shows == "ordinals"
         grammar = lists_grammar(
             len(names),
             max_steps=self._most(state),
             may_accept=bool(state.rounds),
-            prose=TRAINED_PROSE if trained else PROMPTED_PROSE,
+            prose=_prose(state.pool.asked),
         )
         return ModelSettings(
             max_output_tokens=_plan_limit(card),
@@ -196,6 +197,13 @@ def conductor_prompt(
     room = prompt_budget(card) - estimate_tokens(around) - _ADVICE
     asked, cuts = _asked(state, max(room, 256))
     return fill(_template(state), question=asked, **values) + history, cuts + reply_cuts
+
+
+def _prose(asked: Asked) -> int:
+    """Characters of reasoning before the lists, by the training where that is known."""
+    if asked.prose is not None:
+        return asked.prose
+    return TRAINED_PROSE if asked.shows == "ordinals" else PROMPTED_PROSE
 
 
 def _plan_limit(card: WorkerCard) -> int:

@@ -16,7 +16,7 @@ from podium_lab.train.simulated import Skills
 from podium_lab.train.tasksets import Taskset
 from podium_lab.train.trinity.config import Evolution
 from podium_lab.train.watch import StopRules
-from podium_workers.asked import Asked, Form, Shows
+from podium_workers.asked import MOST_PROSE, Asked, Form, Shows
 from podium_workers.worker import Frozen
 
 Dtype = Literal["float32", "bfloat16"]
@@ -63,6 +63,12 @@ class PolicyAsked(Asked):
     def _shows_the_pools_order(self) -> Self:
         if self.team:
             raise ValueError("team: a training shows the workers in the pool's order; take it out")
+        return self
+
+    @model_validator(mode="after")
+    def _leaves_prose_to_grpo(self) -> Self:
+        if self.prose is not None:
+            raise ValueError("prose: a training has it from grpo.prose; take it out")
         return self
 
 
@@ -132,7 +138,7 @@ class Grpo(Frozen):
     """How the loss is normalised; unknown for the paper, `grpo` was the library's default then."""
     held: bool = False
     """Whether decoding is held to the grammar of plans, so that only content is learned."""
-    prose: int = Field(default=TRAINED_PROSE, ge=0)
+    prose: int = Field(default=TRAINED_PROSE, ge=0, le=MOST_PROSE)
     """Characters of reasoning that held decoding allows before the plan; the server's number."""
     batch: int = Field(default=4, ge=1)
     """Rollouts that one device takes at once in the backward pass."""

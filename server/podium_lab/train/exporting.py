@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +12,7 @@ from podium_lab.train.config import Job
 from podium_lab.train.errors import TrainingError
 from podium_lab.train.profiled import REPLIES
 from podium_lab.train.records import Records
-from podium_workers.asked import Asked
+from podium_workers.asked import MOST_PROSE, Asked
 from podium_workers.cassette import load_cassette
 from podium_workers.errors import ManifestError
 from podium_workers.trained import TRAINING, Training
@@ -85,8 +85,11 @@ def training_of(job: Job, folder: Path) -> Training:
     Raises:
         TrainingError: what says which workers it was trained with is not there.
     """
+    # What was free in its training has all the room that a grammar can give.
+    prose = job.grpo.prose if job.grpo.held else MOST_PROSE
+    known = {"team": _workers(job, folder), "prose": prose}
     return Training(
-        asked=Asked.of(job.asked).model_copy(update={"team": _workers(job, folder)}),
+        asked=Asked.of(job.asked).model_copy(update=known),
         context_window=job.asked.context_window,
         max_tokens=job.grpo.max_tokens,
     )
@@ -95,15 +98,19 @@ def training_of(job: Job, folder: Path) -> Training:
 def _workers(job: Job, folder: Path) -> tuple[str, ...]:
     """Names of the workers that were planned for, in the order in which they were shown."""
     if job.workers.simulated:
-        return tuple(skills.name for skills in job.workers.simulated)
+        return _chosen(job, (skills.name for skills in job.workers.simulated))
     file = job.workers.recorded or (job.workers.profiled or folder) / REPLIES
     try:
-        names = (card.name for card in load_cassette(file).pool.workers)
+        cards = load_cassette(file).pool.workers
     except ManifestError as error:
         raise TrainingError(
             f"The export says which workers the conductor was trained with, and {error} Put that "
             "file back, which the job had."
         ) from None
+    return _chosen(job, (card.name for card in cards))
+
+
+def _chosen(job: Job, names: Iterable[str]) -> tuple[str, ...]:
     only = job.workers.only
     return tuple(name for name in names if not only or name in only)
 

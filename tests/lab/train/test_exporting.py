@@ -1,5 +1,6 @@
 """What an export says of how its conductor was trained, and that the server asks it so."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from podium_workers.trained import TRAINING, Training, conductor_at
 SKILLS = [{"name": name, "by_kind": {"facts": 0.5}} for name in ("second", "first")]
 
 
-def trained(folder: Path, **workers: object) -> Path:
+def trained(folder: Path, *, grpo: Mapping[str, object] = {}, **workers: object) -> Path:
     """The folder of a job that has come to its end, with something in the place of its model."""
     job = Job.model_validate(
         {
@@ -27,7 +28,7 @@ def trained(folder: Path, **workers: object) -> Path:
             "asked": {"prompt": "brief", "max_steps": 3, "context_window": 900},
             "workers": workers or {"simulated": SKILLS},
             "taskset": [{"source": "generated", "count": 10}],
-            "grpo": {"max_tokens": 48},
+            "grpo": {"max_tokens": 48, **grpo},
         }
     )
     (folder / "model").mkdir(parents=True)
@@ -59,13 +60,31 @@ def test_an_export_says_how_its_conductor_was_asked(tmp_path: Path) -> None:
     said = exported(trained(tmp_path / "job"), tmp_path / "out")
     assert said == Training(
         asked=Asked(
-            form="lists", shows="ordinals", prompt="brief", max_steps=3, team=("second", "first")
+            form="lists",
+            shows="ordinals",
+            prompt="brief",
+            max_steps=3,
+            team=("second", "first"),
+            prose=1999,
         ),
         context_window=900,
         max_tokens=48,
     )
     entry = conductor_at(tmp_path / "out").entry
     assert (entry.context_window, entry.max_output_tokens, entry.steps) == (900, 48, False)
+
+
+@pytest.mark.parametrize("prose", [0, 700])
+def test_a_held_one_has_as_much_room_for_reasoning_as_in_its_training(
+    tmp_path: Path, prose: int
+) -> None:
+    folder = trained(tmp_path / "job", grpo={"held": True, "prose": prose})
+    assert exported(folder, tmp_path / "out").asked.prose == prose
+
+
+def test_simulated_workers_that_were_left_out_have_no_number(tmp_path: Path) -> None:
+    folder = trained(tmp_path / "job", simulated=SKILLS, only=("first",))
+    assert exported(folder, tmp_path / "out").asked.team == ("first",)
 
 
 def test_the_card_shows_how_it_is_used(tmp_path: Path) -> None:
