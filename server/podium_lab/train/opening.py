@@ -18,7 +18,7 @@ from podium_lab.train.judging import Judges, missing
 from podium_lab.train.profiled import REPLIES, profiled_pool, profiled_questions
 from podium_lab.train.purse import Purse
 from podium_lab.train.simulated import Simulation
-from podium_lab.train.tasksets import kept_apart, load
+from podium_lab.train.tasksets import kept_apart, load, merged
 from podium_workers.asked import Asked
 from podium_workers.manifest import load_manifest
 from podium_workers.opening import open_pool
@@ -113,7 +113,7 @@ def load_items(job: Job) -> tuple[Item, ...]:
     Raises:
         SettingsError, ManifestError: a file cannot be used.
     """
-    items = kept_apart([item for taskset in job.tasksets for item in load(taskset)])
+    items = kept_apart(merged(item for taskset in job.tasksets for item in load(taskset)))
     if job.workers.profiled is None:
         return items
     answered = profiled_questions(job.workers.profiled, job.workers.only)

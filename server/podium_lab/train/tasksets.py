@@ -1,8 +1,9 @@
 """Tasksets from files (MATH, MMLU, free-form answers as in RLPR, LiveCodeBench) and generated.
 
-A file is JSON Lines, plain or gzip, on this disk or on the Hugging Face hub. What is evaluated is
-never trained on: parts follow from ids, and questions of a held-out file are taken out by their
-text, since MATH-500 lies inside the test set of MATH.
+A file is JSON Lines, plain or gzip, on this disk or on the Hugging Face hub. A row's own id has its
+source before it; a row without one is known by its text. What is evaluated is never trained on:
+parts follow from ids, and questions of a held-out file are taken out by their text, since MATH-500
+lies inside the test set of MATH.
 """
 
 import base64
@@ -49,10 +50,17 @@ class Taskset(Frozen):
 class _Row(BaseModel):
     """A row of a file, whatever else it holds."""
 
-    id: str = Field(default="", validation_alias=AliasChoices("id", "task_id", "question_id"))
+    id: str = Field(
+        default="", validation_alias=AliasChoices("id", "unique_id", "task_id", "question_id")
+    )
     question: str = Field(
         validation_alias=AliasChoices("question", "problem", "question_content", "prompt")
     )
+
+    @property
+    def content(self) -> tuple[str, ...]:
+        """What tells it from other rows."""
+        return (self.question,)
 
 
 class _Answered(_Row):
@@ -64,6 +72,10 @@ class _Choice(_Row):
     """A letter, or the place in the list."""
     choices: list[str] = Field(min_length=2, max_length=10)
     subject: str = ""
+
+    @property
+    def content(self) -> tuple[str, ...]:
+        return (self.question, *self.choices)
 
 
 class _Programmed(_Row):
@@ -91,7 +103,7 @@ def load(taskset: Taskset) -> tuple[Item, ...]:
         raise SettingsError(f"taskset {taskset.source!r}: `path` is missing; name its file.")
     held_out = {_trace(row) for path in taskset.held_out for row in _questions(path)}
     read = _READERS[taskset.source]
-    kept = tuple(_read(taskset, read, held_out))
+    kept = merged(_read(taskset, read, held_out))
     if not kept:
         raise SettingsError(f"{taskset.path}: no item is left to be used.")
     return kept if taskset.count is None else balanced(kept, taskset.count, salt="count")
@@ -102,6 +114,28 @@ def _generated(taskset: Taskset) -> tuple[Item, ...]:
         return generate(taskset.count or 1000, seed=taskset.seed, kinds=taskset.kinds)
     except ValueError as error:
         raise SettingsError(f"taskset 'generated': {error}") from None
+
+
+def merged(items: Iterable[Item]) -> tuple[Item, ...]:
+    """The items, each of them once.
+
+    Raises:
+        SettingsError: two different questions have one id; the text names all three.
+    """
+    found: dict[str, Item] = {}
+    for item in items:
+        first = found.setdefault(item.id, item)
+        if _trace(first.question) != _trace(item.question):
+            one, other = (" ".join(it.question.split())[:_TOLD] for it in (first, item))
+            raise SettingsError(
+                f"taskset: {item.id!r} is the id of two questions, {one!r} and {other!r}; give "
+                "each row an id of its own, or none."
+            )
+    return tuple(found.values())
+
+
+_TOLD = 60
+"""Characters of a question by which it is told."""
 
 
 def kept_apart(items: Sequence[Item]) -> tuple[Item, ...]:
@@ -127,13 +161,13 @@ def _trace(question: str) -> str:
 
 def _read(
     taskset: Taskset,
-    read: Callable[[JsonValue, Taskset, int], Item],
+    read: Callable[[JsonValue, Taskset], Item],
     held_out: Collection[str],
 ) -> Iterator[Item]:
     for number, row in enumerate(_rows(taskset.path), start=1):
         try:
             if _trace(_Row.model_validate(row).question) not in held_out:
-                yield read(row, taskset, number)
+                yield read(row, taskset)
         except (ValidationError, ValueError) as error:
             why = _first(error) if isinstance(error, ValidationError) else str(error)
             raise SettingsError(f"{taskset.path}, line {number}: {why}") from None
@@ -184,14 +218,16 @@ def _on_the_hub(path: str) -> Path:
         raise SettingsError(f"{path}: cannot be had from the hub: {error}") from None
 
 
-def _named(row: _Row, number: int) -> str:
-    return row.id or str(number)
+def _named(row: _Row, taskset: Taskset) -> str:
+    """An item's id: that of its row, else a hash of what it asks; no other taskset has it."""
+    digest = hashlib.sha256("\0".join(row.content).encode()).hexdigest()
+    return f"{taskset.source}:{row.id or digest[:16]}"
 
 
-def _math(row: JsonValue, taskset: Taskset, number: int) -> Item:
+def _math(row: JsonValue, taskset: Taskset) -> Item:
     read = _Answered.model_validate(row)
     return Item(
-        id=_named(read, number),
+        id=_named(read, taskset),
         taskset="math",
         question=f"{read.question}\nPut the final answer in \\boxed{{}}.",
         judge="math",
@@ -199,12 +235,12 @@ def _math(row: JsonValue, taskset: Taskset, number: int) -> Item:
     )
 
 
-def _freeform(row: JsonValue, taskset: Taskset, number: int) -> Item:
+def _freeform(row: JsonValue, taskset: Taskset) -> Item:
     """Free-form answers: numbers are compared as numbers, all others as text."""
     read = _Answered.model_validate(row)
     plain = read.answer.replace(",", "").removeprefix("-").replace(".", "", 1)
     return Item(
-        id=_named(read, number),
+        id=_named(read, taskset),
         taskset="freeform",
         question=read.question,
         judge="number" if plain.isdecimal() else "text",
@@ -212,7 +248,7 @@ def _freeform(row: JsonValue, taskset: Taskset, number: int) -> Item:
     )
 
 
-def _mmlu(row: JsonValue, taskset: Taskset, number: int) -> Item:
+def _mmlu(row: JsonValue, taskset: Taskset) -> Item:
     """Choices in an order of their own for each item: some sources list the right one first."""
     read = _Choice.model_validate(row)
     letters = "ABCDEFGHIJ"[: len(read.choices)]
@@ -224,7 +260,7 @@ def _mmlu(row: JsonValue, taskset: Taskset, number: int) -> Item:
     random.Random(f"{taskset.seed}:{read.question}").shuffle(order)
     listed = "\n".join(f"({a}) {text}" for a, text in zip(letters, order, strict=True))
     return Item(
-        id=_named(read, number),
+        id=_named(read, taskset),
         taskset="mmlu",
         question=f"{read.question}\n{listed}\nAnswer with the letter of the right choice.",
         judge="choice",
@@ -232,7 +268,7 @@ def _mmlu(row: JsonValue, taskset: Taskset, number: int) -> Item:
     )
 
 
-def _livecodebench(row: JsonValue, taskset: Taskset, number: int) -> Item:
+def _livecodebench(row: JsonValue, taskset: Taskset) -> Item:
     read = _Programmed.model_validate(row)
     tests = (*_tests(read.public_test_cases), *_tests(read.private_test_cases))
     if not tests:
@@ -243,7 +279,7 @@ def _livecodebench(row: JsonValue, taskset: Taskset, number: int) -> Item:
     question = f"{read.question}\n\n{form} Give the whole code in one block."
     functional = tests[0].testtype == "functional"
     return Item(
-        id=_named(read, number),
+        id=_named(read, taskset),
         taskset="livecodebench",
         question=question,
         judge="code" if functional else "program",
@@ -290,7 +326,7 @@ def _tests(text: str) -> tuple[_Test, ...]:
     return tuple(_TESTS.validate_json(text))
 
 
-_READERS: Mapping[str, Callable[[JsonValue, Taskset, int], Item]] = {
+_READERS: Mapping[str, Callable[[JsonValue, Taskset], Item]] = {
     "math": _math,
     "mmlu": _mmlu,
     "freeform": _freeform,

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from podium.errors import SettingsError
+from podium_lab.train.config import Job
 from podium_lab.train.items import in_part
 from podium_lab.train.judging import Judges
+from podium_lab.train.opening import load_items
 from podium_lab.train.tasksets import Taskset, kept_apart, load
 from podium_workers.errors import NotInstalledError
 from podium_workers.programs.sandbox import Sandbox
@@ -34,7 +36,7 @@ def _sums(count: int) -> list[Mapping[str, object]]:
 async def test_math_is_read_from_plain_and_packed_files(tmp_path: Path) -> None:
     for name in ("math.jsonl", "math.jsonl.gz"):
         items = load(Taskset(source="math", path=_file(tmp_path / name, _sums(3))))
-        assert [item.id for item in items] == ["sum/0", "sum/1", "sum/2"]
+        assert [item.id for item in items] == ["math:sum/0", "math:sum/1", "math:sum/2"]
         assert await Judges().is_right(items[2], "So it is \\boxed{4}.")
 
 
@@ -56,7 +58,60 @@ async def test_choices_are_shuffled_by_a_seed_and_the_letter_follows(tmp_path: P
 def test_free_form_answers_are_judged_as_what_they_are(tmp_path: Path) -> None:
     rows = [{"question": "How many?", "answer": "-1,200.5"}, {"question": "Who?", "answer": "Ada"}]
     items = load(Taskset(source="freeform", path=_file(tmp_path / "f.jsonl", rows)))
-    assert [(item.id, item.judge) for item in items] == [("1", "number"), ("2", "text")]
+    assert [item.judge for item in items] == ["number", "text"]
+
+
+FREE = '{"question": "How many?", "answer": "1"}'
+CHOICES = '{{"question": "Which?", "choices": ["{}", "b"], "answer": "A"}}'
+
+
+def test_a_row_without_an_id_is_known_by_its_question_and_choices(tmp_path: Path) -> None:
+    file = tmp_path / "f.jsonl"
+    file.write_text(f"{FREE}\n")
+    (alone,) = load(Taskset(source="freeform", path=str(file)))
+    file.write_text(FREE.replace("many", "much") + f"\n{FREE}\n{FREE}\n")
+    _, again = load(Taskset(source="freeform", path=str(file)))
+    assert again == alone
+    file.write_text("\n".join(map(CHOICES.format, "acd")))
+    items = load(Taskset(source="mmlu", path=str(file)))
+    assert len({item.id for item in items}) == 3
+
+
+def test_the_ids_of_rows_have_several_names(tmp_path: Path) -> None:
+    for name in ("id", "unique_id", "task_id", "question_id"):
+        rows: list[Mapping[str, object]] = [{name: "a", "question": "?", "answer": "1"}]
+        (item,) = load(Taskset(source="math", path=_file(tmp_path / "f.jsonl", rows)))
+        assert item.id == "math:a"
+
+
+def test_tasksets_share_no_id_and_no_item_is_there_twice(tmp_path: Path) -> None:
+    rows: list[Mapping[str, object]] = [{"id": "1", "question": "How many?", "answer": "1"}]
+    path = _file(tmp_path / "f.jsonl", rows)
+    sources = ("math", "freeform", "freeform")
+    items = load_items(_job([{"source": source, "path": path} for source in sources]))
+    assert {item.id for item in items} == {"math:1", "freeform:1"}
+    assert len(items) == 2
+    facts = {"source": "generated", "count": 60, "kinds": ["facts"]}
+    items = load_items(_job([facts, facts | {"seed": 1}]))
+    assert len({item.id for item in items}) == len(items) < 120
+
+
+def test_an_id_of_two_questions_is_refused(tmp_path: Path) -> None:
+    rows: list[Mapping[str, object]] = [
+        {"id": "1", "question": question, "answer": "1"} for question in ("How many?", "Who?")
+    ]
+    paths = [_file(tmp_path / f"{n}.jsonl", [row]) for n, row in enumerate(rows)]
+    said = r"'freeform:1' is the id of two questions, 'How many\?' and 'Who\?'; give"
+    with pytest.raises(SettingsError, match=said):
+        load(Taskset(source="freeform", path=_file(tmp_path / "both.jsonl", rows)))
+    with pytest.raises(SettingsError, match=said):
+        load_items(_job([{"source": "freeform", "path": path} for path in paths]))
+
+
+def _job(tasksets: Sequence[Mapping[str, object]]) -> Job:
+    workers = {"simulated": [{"name": "one", "by_kind": {}}]}
+    values = {"folder": "out", "model": {"base": "tiny"}, "workers": workers, "taskset": tasksets}
+    return Job.model_validate(values)
 
 
 def _packed(tests: Sequence[Mapping[str, str]]) -> str:
@@ -110,7 +165,7 @@ def test_questions_of_a_held_out_file_are_left_out_by_their_text(tmp_path: Path)
         path=_file(tmp_path / "math.jsonl", _sums(5)),
         held_out=(_file(tmp_path / "held.jsonl", held_out),),
     )
-    assert [item.id for item in load(taskset)] == ["sum/0", "sum/1", "sum/2", "sum/4"]
+    assert [item.id for item in load(taskset)] == [f"math:sum/{n}" for n in (0, 1, 2, 4)]
 
 
 def test_a_question_that_is_evaluated_is_not_trained_on_under_another_id(tmp_path: Path) -> None:
