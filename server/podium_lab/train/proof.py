@@ -16,7 +16,16 @@ from podium_lab.train.errors import TrainingError
 from podium_lab.train.items import Item
 from podium_lab.train.opening import load_items
 from podium_lab.train.profiled import REPLIES
-from podium_lab.train.records import TRAINED, UNTRAINED, Begun, Ended, Look, Records, Seen
+from podium_lab.train.records import (
+    MAY_CHANGE,
+    TRAINED,
+    UNTRAINED,
+    Begun,
+    Ended,
+    Look,
+    Records,
+    Seen,
+)
 from podium_lab.train.reference import FILE, reference_of
 from podium_lab.train.stopwatch import Time
 
@@ -58,7 +67,7 @@ class Proof:
     """All that was measured."""
 
     begun: Begun
-    """Of the first seed; the others differ in seed and folder alone."""
+    """Of the first seed; the others differ in seed and in what may change as a job goes on."""
     items: tuple[Item, ...]
     """Of the test part."""
     reference: Reference | None
@@ -163,8 +172,7 @@ def _is_done(records: Records) -> bool:
 
 def _shared(begun: Begun) -> str:
     """What all seeds have to have in common."""
-    job = begun.job.model_copy(update={"seed": 0, "folder": Path()})
-    return begun.model_copy(update={"job": job}).model_dump_json()
+    return begun.model_dump_json(exclude={"job": {"seed", *MAY_CHANGE}})
 
 
 def _ran(seed: int, records: Records) -> Ran:

@@ -188,10 +188,22 @@ def _cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.split("|")[1:-1]]
 
 
+def test_seeds_may_differ_in_what_may_change_as_a_job_goes_on(
+    job: Job, learner: Learner, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    _prove(job, out, learner, 0)
+    stop = job.stop.model_copy(update={"most_flat": None})
+    changes = {"max_usd": 7.0, "stop": stop, "checkpoint_every": 3, "rollout_seconds": 60.0}
+    _prove(job.model_copy(update=changes), out, learner, 1)
+    assert [it.seed for it in gather(job, out).ran] == [0, 1]
+
+
 def test_seeds_of_different_jobs_make_no_proof(job: Job, learner: Learner, tmp_path: Path) -> None:
     out = tmp_path / "out"
     _prove(job, out, learner, 0)
-    _prove(job.model_copy(update={"rollout_seconds": 60.0}), out, learner, 1)
+    grpo = job.grpo.model_copy(update={"temperature": 0.5})
+    _prove(job.model_copy(update={"grpo": grpo}), out, learner, 1)
     with pytest.raises(TrainingError, match="begun with different settings"):
         gather(job, out)
 
