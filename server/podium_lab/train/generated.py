@@ -2,7 +2,10 @@
 
 The workers of a pool differ on these kinds: a small model that writes programs calculates, a larger
 one knows facts. A question of two goals needs the result of the first for the second. Every item's
-id is a hash of its text, so that the parts (train, validation, test) never share a question.
+id is a hash of its text, so that the parts (train, validation, test) never share a question. Nor do
+they share a fact: an item that asks for one, alone or before something else, is in the part that a
+hash of the country's or element's name gives. By that .59 of the facts are trained on, .20 are for
+validation and .21 for the test, and of the items about as many.
 """
 
 import hashlib
@@ -12,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import cast
 
-from podium_lab.train.items import Goal, Item, JudgeName
+from podium_lab.train.items import Goal, Item, JudgeName, part_by
 
 TASKSET = "generated"
 _FACTS = cast(
@@ -63,7 +66,10 @@ def _different(kind: str, count: int, seed: int) -> Iterator[Item]:
         )
 
 
-def _item(question: str, judge: JudgeName, *goals: tuple[str, str], answer: str = "") -> Item:
+def _item(
+    question: str, judge: JudgeName, *goals: tuple[str, str], answer: str = "", fact: str = ""
+) -> Item:
+    """An item; *fact* is the country or element that it has to be known about."""
     digest = hashlib.sha256(question.encode()).hexdigest()[:16]
     return Item(
         id=digest,
@@ -72,6 +78,7 @@ def _item(question: str, judge: JudgeName, *goals: tuple[str, str], answer: str 
         judge=judge,
         answer=answer or goals[-1][1],
         goals=tuple(Goal(kind=kind, answer=found) for kind, found in goals),
+        part=part_by("facts", fact) if fact else None,
     )
 
 
@@ -99,12 +106,13 @@ def _facts(chance: random.Random) -> Item:
             ("What is the atomic number of {x}?", "Which atomic number does {x} have?")
         )
         answer = str(NUMBERS[element])
-        return _item(wording.format(x=element), "number", ("facts", answer))
+        return _item(wording.format(x=element), "number", ("facts", answer), fact=element)
     country = chance.choice(sorted(CAPITALS))
     wording = chance.choice(
         ("What is the capital of {x}?", "Name the capital city of {x}.", "Which city governs {x}?")
     )
-    return _item(wording.format(x=country), "text", ("facts", CAPITALS[country]))
+    question = wording.format(x=country)
+    return _item(question, "text", ("facts", CAPITALS[country]), fact=country)
 
 
 def _code(chance: random.Random) -> Item:
@@ -179,7 +187,8 @@ def _fact_then_arithmetic(chance: random.Random) -> Item:
          "Take the atomic number of {x}. What is it {words}?")
     )  # fmt: skip
     question = wording.format(x=element, words=words)
-    return _item(question, "number", ("facts", str(number)), ("arithmetic", str(result)))
+    goals = ("facts", str(number)), ("arithmetic", str(result))
+    return _item(question, "number", *goals, fact=element)
 
 
 def _fact_then_extraction(chance: random.Random) -> Item:
@@ -190,7 +199,8 @@ def _fact_then_extraction(chance: random.Random) -> Item:
     listed = "; ".join(f"{city}: {amount}" for city, amount in amounts.items())
     question = f"Sales by city: {listed}. How much was sold in the capital of {country}?"
     city = CAPITALS[country]
-    return _item(question, "number", ("facts", city), ("extraction", str(amounts[city])))
+    goals = ("facts", city), ("extraction", str(amounts[city]))
+    return _item(question, "number", *goals, fact=country)
 
 
 def _extraction_then_arithmetic(chance: random.Random) -> Item:

@@ -1,7 +1,7 @@
 """Items: questions with a known answer, what it takes to answer them, and who may see which.
 
-Which part an item belongs to follows from its id alone, so that it never changes: not with the
-order of a file, nor with what is added to it later.
+Which part an item belongs to follows from its id alone, or from the fact that it asks for, so that
+it never changes: not with the order of a file, nor with what is added to it later.
 """
 
 import hashlib
@@ -50,7 +50,8 @@ class Item(Frozen):
     checks: tuple[Check, ...] = ()
     """For `program`: what the program has to print."""
     part: Part | None = None
-    """The part that the item's source puts it into; None leaves it to its id."""
+    """The part that the item's source puts it into, all items about one fact into the same; None
+    leaves it to its id."""
 
     @property
     def kind(self) -> str:
@@ -62,7 +63,12 @@ def part_of(item: Item, *, salt: str = "podium") -> Part:
     """The part that an item belongs to."""
     if item.part is not None:
         return item.part
-    digest = hashlib.sha256(f"{salt}:{item.taskset}:{item.id}".encode()).digest()
+    return part_by(item.taskset, item.id, salt=salt)
+
+
+def part_by(kind: str, name: str, *, salt: str = "podium") -> Part:
+    """The part of whatever has that name among others of its kind."""
+    digest = hashlib.sha256(f"{salt}:{kind}:{name}".encode()).digest()
     place = int.from_bytes(digest[:8]) / 2**64
     if place < SHARES[0]:
         return "train"

@@ -1,11 +1,12 @@
 """The generated taskset: seeded, different, and right by the judges that will judge it."""
 
+import hashlib
 from collections import Counter
 
 import pytest
 
-from podium_lab.train.generated import KINDS, generate
-from podium_lab.train.items import in_part
+from podium_lab.train.generated import CAPITALS, KINDS, NUMBERS, generate
+from podium_lab.train.items import in_part, part_of
 from podium_lab.train.judging import Judges
 
 
@@ -24,6 +25,24 @@ def test_no_question_is_in_two_parts_whatever_the_seed() -> None:
     trained = {item.question for item in in_part(generate(800, seed=1), "train")}
     tested = {item.question for item in in_part(generate(800, seed=2), "test")}
     assert trained.isdisjoint(tested)
+
+
+def test_no_fact_is_in_two_parts_whatever_the_words_and_the_kind() -> None:
+    kinds = ("facts", "facts+arithmetic", "facts+extraction")
+    parts: dict[str, set[str]] = {}
+    for item in (*generate(600, seed=1, kinds=kinds), *generate(600, seed=2, kinds=kinds)):
+        parts.setdefault(item.goals[0].answer, set()).add(part_of(item))
+    assert len(parts) == len(CAPITALS) + len(NUMBERS)
+    assert all(len(found) == 1 for found in parts.values())
+    counts = Counter(part for (part,) in parts.values())
+    assert {part: round(count / len(parts), 1) for part, count in counts.items()} == {
+        "train": 0.6, "validation": 0.2, "test": 0.2,
+    }  # fmt: skip
+
+
+def test_an_id_is_a_hash_of_the_question_and_nothing_else() -> None:
+    (fact,) = generate(1, seed=1, kinds=("facts",))
+    assert fact.id == hashlib.sha256(fact.question.encode()).hexdigest()[:16]
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "code"])

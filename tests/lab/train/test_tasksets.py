@@ -109,8 +109,12 @@ def test_an_id_of_two_questions_is_refused(tmp_path: Path) -> None:
 
 
 def _job(tasksets: Sequence[Mapping[str, object]]) -> Job:
-    workers = {"simulated": [{"name": "one", "by_kind": {}}]}
-    values = {"folder": "out", "model": {"base": "tiny"}, "workers": workers, "taskset": tasksets}
+    values: Mapping[str, object] = {
+        "folder": "out",
+        "model": {"base": "tiny"},
+        "workers": {"simulated": [{"name": "one", "by_kind": {"facts": 1.0}}]},
+        "taskset": tasksets,
+    }
     return Job.model_validate(values)
 
 
