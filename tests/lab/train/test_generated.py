@@ -60,4 +60,4 @@ def test_an_unknown_kind_is_named() -> None:
 
 def test_a_kind_that_is_too_small_says_so() -> None:
     with pytest.raises(ValueError, match="'facts' has only"):
-        generate(5000, kinds=("facts",))
+        generate(400, kinds=("facts",))
