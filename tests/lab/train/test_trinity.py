@@ -26,7 +26,7 @@ from podium_lab.train.items import Item
 from podium_lab.train.judging import Judges
 from podium_lab.train.simulated import Simulation, Skills
 from podium_lab.train.trinity.episodes import Episodes, asking
-from podium_lab.train.trinity.features import FILE, CachedStates
+from podium_lab.train.trinity.features import FILE, CachedStates, KeptStates
 from podium_lab.train.trinity.gathering import chosen, gather, served
 from podium_lab.train.trinity.players import Players
 from podium_lab.train.trinity.results import Comparison, Measured, Method
@@ -226,18 +226,25 @@ async def test_what_a_table_asks_is_one_run_of_the_ledger_with_its_limit(tmp_pat
 
 async def test_a_state_is_computed_once_for_ever(tmp_path: Path):
     states, path = MadeUpStates(), tmp_path / FILE
-    first = CachedStates(states, path)
+    first = CachedStates.at(states, path)
     texts = ("user: a", "user: b", "user: a")
     found = [await first(text) for text in texts]
     assert (len(states.seen), first.computed, found[0]) == (2, 2, found[2])
 
     with path.open("a") as file:
         file.write('["broken off')
-    again = CachedStates(states, path)
+    again = CachedStates.at(states, path)
     assert [await again(text) for text in texts] == found
     assert (again.computed, len(states.seen)) == (0, 2)
     assert await again("user: c") != found[0]
-    assert len(CachedStates(states, path).known) == 2 + 1
+    assert len(CachedStates.at(states, path).kept.known) == 2 + 1
+
+
+async def test_states_of_another_file_under_the_same_name_are_others(tmp_path: Path):
+    path = tmp_path / FILE
+    found = [await CachedStates.at(MadeUpStates(), path, digest)("user: a") for digest in "xyx"]
+    assert len(KeptStates(path, MadeUpStates().model, "x").known) == 2
+    assert found[0] == found[2]
 
 
 def job(folder: Path, **changes: object) -> Job:
@@ -255,7 +262,7 @@ async def test_a_job_is_gathered_once(tmp_path: Path):
     made = job(tmp_path)
     train, test = chosen(made)
     table = await table_of((*train, *test), turns=2)
-    known = CachedStates(MadeUpStates(), tmp_path / FILE)
+    known = CachedStates.at(MadeUpStates(), tmp_path / FILE)
     for text in table.views:
         await known(text)
 

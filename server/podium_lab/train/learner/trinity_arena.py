@@ -5,6 +5,7 @@ All heads of a generation play all episodes at once: a turn is a look-up.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,16 @@ class Played:
     roles: Whole
 
 
+@dataclass(frozen=True)
+class OwnModel:
+    """A model that belongs to one head alone."""
+
+    file: Path
+    sha256: str
+    states: list[list[float]]
+    """Of the table's views: what reads them where it is served need not be here."""
+
+
 class Arena:
     """Episodes of a table's items."""
 
@@ -42,7 +53,7 @@ class Arena:
         own = raw[sorted(views_of(table, training))]
         self.mean: Floats = own.mean(axis=0)
         self.deviation: Floats = np.maximum(own.std(axis=0), 1e-6)
-        self.features: Floats = (raw - self.mean) / (self.deviation * np.sqrt(raw.shape[1]))
+        self.features: Floats = self.scaled(raw)
         self.view_of: Whole = np.asarray(table.view_of)
         self.leads: Whole = np.asarray(table.leads)
         self.right = np.asarray(table.right)
@@ -59,6 +70,23 @@ class Arena:
         """Numbers of a head."""
         return self.rows * self.features.shape[1]
 
+    def scaled(self, states: Floats) -> Floats:
+        """States as a head reads them."""
+        return (states - self.mean) / (self.deviation * np.sqrt(states.shape[1]))
+
+    def steps(self, sigma: float, svf_sigma: float) -> Floats | None:
+        """First steps of each number, in parts of *sigma*; None where all are alike."""
+        return None
+
+    def write(self, weights: Floats, folder: Path) -> OwnModel | None:
+        """The model that belongs to a head, written to *folder*; None where it has none."""
+        return None
+
+    def logits(self, heads: Floats, begins: Whole) -> Floats:
+        """For each head and view its logits; at least of views that come up from *begins*."""
+        of_heads = heads.reshape(len(heads), self.rows, -1)
+        return np.einsum("prd,vd->pvr", of_heads, self.features, optimize=True)
+
     def begins(self, items: Sequence[Item]) -> Whole:
         """Where the episodes of *items* begin."""
         return np.asarray([self.table.begins[item.id] for item in items])
@@ -69,9 +97,7 @@ class Arena:
         *chance* has two numbers from 0 to 1 for each episode and turn, the same for all heads; each
         choice is the likeliest one without it.
         """
-        logits = np.einsum(
-            "prd,vd->pvr", heads.reshape(len(heads), self.rows, -1), self.features, optimize=True
-        )
+        logits = self.logits(heads, begins)
         which = np.arange(len(heads))[:, None]
         place = np.repeat(begins[None, :], len(heads), axis=0)
         turns = np.zeros_like(place)

@@ -93,9 +93,11 @@ def _begun(
             )
         np.random.set_state(at.chance)
         return at
-    options = {
+    options: dict[str, Any] = {
         "CMA_diagonal": True, "popsize": settings.population, "seed": seed + 1, "verbose": -9,
     }  # fmt: skip
+    if (steps := arena.steps(settings.sigma, settings.svf_sigma)) is not None:
+        options["CMA_stds"] = steps
     search = cma.CMAEvolutionStrategy(np.zeros(arena.size), settings.sigma, options)
     return Evolved(job, search, np.random.get_state())
 

@@ -14,11 +14,13 @@ from podium_lab.train.items import Item, fingerprint
 from podium_lab.train.learner.trinity_arena import Arena, Floats
 from podium_lab.train.learner.trinity_baselines import random_search, reinforce, supervised
 from podium_lab.train.learner.trinity_evolve import evolve
+from podium_lab.train.trinity.features import FILE, KeptStates
 from podium_lab.train.trinity.gathering import Gathered, settings_of
 from podium_lab.train.trinity.results import Comparison, Measured, Method
 from podium_workers.weights.catalogue import weights_named
 
 HEAD = "head.json"
+SCALED: Method = "evolved with scales"
 Tell = Callable[[str], None]
 
 
@@ -32,16 +34,37 @@ class Evolving:
 
     @classmethod
     def of(cls, job: Job, gathered: Gathered) -> "Evolving":
+        """On the states that were gathered."""
         return cls(job, gathered, Arena(gathered.table, gathered.states, gathered.train))
 
-    def head(self, weights: Floats, **made: object) -> Head:
-        """The head of these numbers, with how it was made."""
+    @classmethod
+    def scaling(cls, job: Job, gathered: Gathered, models_dir: Path) -> "Evolving":
+        """With a model that is scaled too (SVF).
+
+        Raises:
+            SettingsError, TrainingError: that model cannot be used so.
+        """
+        from podium_lab.train.learner.models import find_base
+        from podium_lab.train.learner.trinity_scales import ScaledArena, ScaledModel
+
+        model = ScaledModel(find_base(job.model.base, models_dir), gathered.table.views)
+        model.write(job.folder)  # what cannot be served is told before hours of evolution
+        return cls(job, gathered, ScaledArena(gathered.table, model, gathered.train))
+
+    def head(self, weights: Floats, folder: Path, **made: object) -> Head:
+        """The head of these numbers, with how it was made; a model of its own is in *folder*."""
         model = self.job.model.base
         known = weights_named(model)
+        sha256 = known.sha256 if known else ""
+        if own := self.arena.write(weights, folder):
+            model, sha256 = str(own.file), own.sha256
+            kept = KeptStates(self.job.folder / FILE, model, sha256)
+            for text, state in zip(self.gathered.table.views, own.states, strict=True):
+                kept.keep(text, state)
         return self.arena.head(
             weights,
             model=model,
-            sha256=known.sha256 if known else "",
+            sha256=sha256,
             prompts=texts_hash(),
             made={
                 "workers": self.gathered.label,
@@ -56,28 +79,46 @@ class Evolving:
         return self.arena.play(weights[None], self.arena.begins(items)).right[0].tolist()
 
 
-def run(job: Job, gathered: Gathered, tell: Tell) -> Path:
-    """Evolve the head of a job, going on from its checkpoint; the file that it is in."""
-    evolving = Evolving.of(job, gathered)
+def run(job: Job, gathered: Gathered, tell: Tell, *, models_dir: Path) -> Path:
+    """Evolve the head of a job, going on from its checkpoint; the file that it is in.
+
+    Raises:
+        SettingsError, TrainingError: the model is to be scaled, and cannot be.
+    """
+    evolving = _evolving(job, gathered, models_dir)
     weights, curve = evolve(
         evolving.arena, gathered.train, settings_of(job),
         seed=job.seed, folder=job.folder, tell=tell,
     )  # fmt: skip
     right = round(float(np.mean(evolving.right(weights, gathered.train))), 4)
-    head = evolving.head(weights, seed=job.seed, right={"train": right}, curve=curve[-1])
+    made = {"seed": job.seed, "right": {"train": right}, "curve": curve[-1]}
+    head = evolving.head(weights, job.folder, **made)
     file = job.folder / HEAD
     file.write_text(head.model_dump_json(), encoding="utf-8")
     return file
 
 
-def compare(job: Job, gathered: Gathered, seeds: Sequence[int], tell: Tell) -> Comparison:
+def _evolving(job: Job, gathered: Gathered, models_dir: Path) -> Evolving:
+    if settings_of(job).svf:
+        return Evolving.scaling(job, gathered, models_dir)
+    return Evolving.of(job, gathered)
+
+
+def compare(
+    job: Job, gathered: Gathered, seeds: Sequence[int], tell: Tell, *, models_dir: Path
+) -> Comparison:
     """Heads of all ways on held-out items, for each seed; the evolved ones are kept.
 
     Held-out items are touched only once everything is learned.
+
+    Raises:
+        SettingsError, TrainingError: the model is to be scaled, and cannot be.
     """
     evolving, settings = Evolving.of(job, gathered), settings_of(job)
+    scaling = Evolving.scaling(job, gathered, models_dir) if settings.svf else None
     arena, train, test = evolving.arena, gathered.train, gathered.test
     learned: list[tuple[Method, int, Floats]] = []
+    scaled: list[tuple[Method, int, Floats]] = []
     for seed in seeds:
         found: dict[Method, Floats] = {}
         found["evolved"], _ = evolve(arena, train, settings, seed=seed)
@@ -87,9 +128,17 @@ def compare(job: Job, gathered: Gathered, seeds: Sequence[int], tell: Tell) -> C
             learned.append((method, seed, weights))
             share = float(np.mean(evolving.right(weights, train)))
             tell(f"{method}, seed {seed}: {share:.3f} right of what it was made from")
-        head = evolving.head(found["evolved"], seed=seed)
+        kept, weights = evolving, found["evolved"]
+        if scaling:
+            kept, (weights, _) = scaling, evolve(scaling.arena, train, settings, seed=seed)
+            scaled.append((SCALED, seed, weights))
+            share = float(np.mean(scaling.right(weights, train)))
+            tell(f"{SCALED}, seed {seed}: {share:.3f} right of what it was made from")
+        head = kept.head(weights, job.folder / f"seed-{seed}", seed=seed)
         (job.folder / f"head-{seed}.json").write_text(head.model_dump_json(), encoding="utf-8")
     measured = [*_fixed(evolving), *(_measured(evolving, *one) for one in learned)]
+    if scaling:
+        measured += [_measured(scaling, *one) for one in scaled]
     return Comparison(
         label=gathered.label, model=job.model.base, train=len(train), test=len(test),
         episodes=settings.episodes, states=len(gathered.states), asked=gathered.table.asked,

@@ -50,9 +50,11 @@ def evolve_head(
 
     found = None
     if seeds is None:
-        file = run(job, gathered, tell)
+        file = run(job, gathered, tell, models_dir=settings.models_dir)
     else:
-        found = compare(job, gathered, range(job.seed, job.seed + seeds), tell)
+        found = compare(
+            job, gathered, range(job.seed, job.seed + seeds), tell, models_dir=settings.models_dir
+        )
         file = job.folder / f"head-{job.seed}.json"
     lines = [
         f"The head is {file}. To serve it: podium config set coordinator {file}",

@@ -16,6 +16,12 @@ class Evolution(Frozen):
     """Episodes that each of them plays; the paper has 16, and pays for each."""
     sigma: float = Field(default=0.5, gt=0)
     """Size of the first steps. With sampled choices it also says how sure heads are at first."""
+    svf: bool = False
+    """Whether scales on the singular values of the model's second-to-last layer are evolved too
+    (papers.md 2.1). Each candidate then has states of its own, which takes hundreds of times as
+    long as looking up kept ones."""
+    svf_sigma: float = Field(default=0.05, gt=0)
+    """Size of the first steps of such scales; 0 is the matrix as it is."""
     sampled: bool = True
     """Whether choices are drawn by their likelihood in training; they never are in serving."""
     checkpoint_every: int = Field(default=20, ge=1)

@@ -16,14 +16,14 @@ FILE = "states.jsonl"
 
 
 @dataclass
-class CachedStates:
-    """States of one model, from a file where they are there, else from *inner*."""
+class KeptStates:
+    """States of one model in a file."""
 
-    inner: HiddenStates
     path: Path
+    model: str
+    sha256: str = ""
+    """Digest of the model's file, where one of the same name may be another tomorrow."""
     known: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
-    computed: int = 0
-    """States that were not there."""
 
     def __post_init__(self) -> None:
         if not self.path.exists():
@@ -37,6 +37,37 @@ class CachedStates:
             key, packed = json.loads(line)
             self.known[key] = _unpacked(packed)
 
+    def get(self, text: str) -> list[float] | None:
+        """The state after *text*, if it is there."""
+        return self.known.get(self._key(text))
+
+    def keep(self, text: str, state: list[float]) -> list[float]:
+        """The state as it is kept from now on."""
+        key, packed = self._key(text), _packed(state)
+        with self.path.open("a", encoding="ascii") as file:
+            file.write(json.dumps([key, packed]) + "\n")
+        self.known[key] = _unpacked(packed)
+        return self.known[key]
+
+    def _key(self, text: str) -> str:
+        named = f"{self.model}\0{self.sha256}" if self.sha256 else self.model
+        return hashlib.sha256(f"{named}\0{text}".encode()).hexdigest()[:32]
+
+
+@dataclass
+class CachedStates:
+    """States of one model, from a file where they are there, else from *inner*."""
+
+    inner: HiddenStates
+    kept: KeptStates
+    computed: int = 0
+    """States that were not there."""
+
+    @classmethod
+    def at(cls, inner: HiddenStates, path: Path, sha256: str = "") -> "CachedStates":
+        """Those of *inner*, kept in the file at *path*."""
+        return cls(inner, KeptStates(path, inner.model, sha256))
+
     @property
     def model(self) -> str:
         return self.inner.model
@@ -47,14 +78,11 @@ class CachedStates:
         Raises:
             WorkerError: it is not known, and the model cannot be asked.
         """
-        key = hashlib.sha256(f"{self.model}\0{text}".encode()).hexdigest()[:32]
-        if key not in self.known:
-            packed = _packed(await self.inner(text))
-            with self.path.open("a", encoding="ascii") as file:
-                file.write(json.dumps([key, packed]) + "\n")
-            self.known[key] = _unpacked(packed)
+        known = self.kept.get(text)
+        if known is None:
+            known = self.kept.keep(text, await self.inner(text))
             self.computed += 1
-        return self.known[key]
+        return known
 
 
 def _packed(state: list[float]) -> str:

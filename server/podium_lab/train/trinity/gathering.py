@@ -115,16 +115,17 @@ _TOLD_EVERY = 100
 
 @asynccontextmanager
 async def open_states(
-    job: Job, environment: Mapping[str, str], settings: Settings
+    job: Job, environment: Mapping[str, str], settings: Settings, head: Head | None = None
 ) -> AsyncGenerator[CachedStates]:
-    """The hidden states of the job's coordinator, kept in its folder."""
+    """The hidden states of the job's coordinator, or those of *head*, kept in the job's folder."""
     engine = EngineSettings(
         state_dir=settings.state_dir, memory_limit_bytes=int(settings.local_memory_gb * 2**30)
     )
     async with open_engine(engine, environment) as opened:
-        file = LocalFile(job.model.base, settings.models_dir, say)
+        file = LocalFile(head.model if head else job.model.base, settings.models_dir, say)
         states = LocalStates(file, opened, threads=settings.local_threads)
-        yield CachedStates(states, job.folder / FILE)
+        own = head.sha256 if head and head.model != job.model.base else ""
+        yield CachedStates.at(states, job.folder / FILE, own)
 
 
 async def served(
@@ -139,7 +140,7 @@ async def served(
     train, test = chosen(job)
     async with (
         open_ground(job, environment, settings) as ground,
-        open_states(job, environment, settings) as states,
+        open_states(job, environment, settings, head) as states,
     ):
         simulated = job.workers.simulated
         pool = _players(job, (*train, *test)) if simulated else ground.pool

@@ -7,8 +7,8 @@ from typing import Literal, get_args
 from podium_workers.worker import Frozen
 
 Method = Literal[
-    "evolved", "SFT on the whole table", "SFT on the best worker", "REINFORCE", "random search",
-    "best single worker",
+    "evolved", "evolved with scales", "SFT on the whole table", "SFT on the best worker",
+    "REINFORCE", "random search", "best single worker",
 ]  # fmt: skip
 METHODS: tuple[Method, ...] = get_args(Method)
 RESAMPLES = 2000

@@ -185,7 +185,12 @@ def _may_come(standing: Standing, role: Role) -> bool:
 
 def views_of(table: Table, items: Sequence[Item]) -> set[int]:
     """The texts that the coordinator may read in episodes of *items*."""
-    left = [table.begins[item.id] for item in items]
+    return views_from(table, [table.begins[item.id] for item in items])
+
+
+def views_from(table: Table, places: Iterable[int]) -> set[int]:
+    """The texts that the coordinator may read in episodes that begin at *places*."""
+    left = list(places)
     seen = set[int]()
     while left:
         place = left.pop()

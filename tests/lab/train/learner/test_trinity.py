@@ -116,7 +116,7 @@ def job(folder: Path) -> Job:
 
 async def test_a_job_leaves_a_head_that_the_server_reads(tmp_path: Path):
     said: list[str] = []
-    head = load_head(run(job(tmp_path), await gathered(), said.append))
+    head = load_head(run(job(tmp_path), await gathered(), said.append, models_dir=tmp_path))
     assert (head.workers, head.model) == (("calc", "know"), "smollm2")
     assert head.sha256.startswith("b179c952")
     assert head.made["workers"] == "simulated"
@@ -125,7 +125,7 @@ async def test_a_job_leaves_a_head_that_the_server_reads(tmp_path: Path):
 
 async def test_a_comparison_has_all_ways_and_every_seed(tmp_path: Path):
     said: list[str] = []
-    found = compare(job(tmp_path), await gathered(), (0, 1), said.append)
+    found = compare(job(tmp_path), await gathered(), (0, 1), said.append, models_dir=tmp_path)
     assert [one.seed for one in found.of("evolved")] == [0, 1]
     assert found.interval("evolved", "best single worker")[1] > 0
     assert len(found.table.splitlines()) == 4 + 6
@@ -138,7 +138,7 @@ async def prepared(folder: Path) -> Job:
     """A job whose states are known, so that no model is asked."""
     made = job(folder)
     train, test = chosen(made)
-    states = CachedStates(MadeUpStates(), folder / FILE)
+    states = CachedStates.at(MadeUpStates(), folder / FILE)
     for text in (await table_of((*train, *test))).views:
         await states(text)
     return made
@@ -189,7 +189,7 @@ def test_a_comparison_opens_the_sealed_part_once(tmp_path: Path):
 
 async def test_a_comparison_is_silent_about_the_sealed_part_until_all_is_learned(tmp_path: Path):
     said: list[str] = []
-    found = compare(job(tmp_path), await gathered(), (0,), said.append)
+    found = compare(job(tmp_path), await gathered(), (0,), said.append, models_dir=tmp_path)
     (one,) = found.of("REINFORCE")
     assert f"REINFORCE, seed 0: {one.train:.3f} right of what it was made from" in said
 
