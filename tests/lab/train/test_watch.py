@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from random import Random
 
 import pytest
 
@@ -57,6 +58,9 @@ def test_routing_is_counted_by_steps_and_by_who_comes_last() -> None:
 def test_groups_without_spread_teach_nothing() -> None:
     mixed, flat = [_score("a"), UNREADABLE], [_score("a"), _score("b"), DROPPED]
     assert summed(0, [mixed, flat]).flat_groups == 0.5
+    lost, single = [DROPPED, DROPPED], [_score("a"), DROPPED]
+    assert summed(0, [mixed, flat, lost, single]).flat_groups == 0.5
+    assert summed(0, [lost]).flat_groups == 0
 
 
 def test_stock_phrases_are_those_that_many_plans_repeat() -> None:
@@ -90,17 +94,59 @@ def test_a_collapse_stops_the_run_and_is_named(
 
 def test_a_reward_that_rises_by_form_alone_stops_the_run() -> None:
     steps = [_step(n, valid=0.3 + 0.06 * n, right=0.35) for n in range(10)]
-    assert "Only the form is learned" in _watched(steps)
+    assert "Only the form is learned" in _watched(steps, form_after=8)
+    assert _watched(steps[:9], form_after=8) == "", "three windows have to say so"
 
 
 def test_form_that_grows_with_content_is_learning() -> None:
     steps = [_step(n, valid=0.3 + 0.06 * n, right=0.35 + 0.03 * n) for n in range(10)]
-    assert _watched(steps) == ""
+    assert _watched(steps, form_after=8) == ""
+
+
+def _drawn(chance: Random, *, form: float, content: float, questions: int) -> Step:
+    """An iteration of so many questions, some harder than others, of 12 rollouts each."""
+    read = right = 0
+    for _ in range(questions):
+        able = chance.betavariate(3 * content, 3 * (1 - content))
+        for _ in range(12):
+            readable = chance.random() < form
+            read += readable
+            right += readable and chance.random() < able
+    return _step(valid=read / (12 * questions), right=right / max(1, read))
+
+
+def _stopped_at(seed: int, *, grows: bool, questions: int) -> int:
+    """When a run of 120 iterations is stopped, whose form grows at first; 0 if it is not."""
+    chance, watch = Random(seed), Watch(StopRules(), workers=2)
+    for n in range(120):
+        form, content = min(0.95, 0.5 + 0.05 * n), 0.4 + 0.003 * n * grows
+        if watch.look(_drawn(chance, form=form, content=content, questions=questions)):
+            return n + 1
+    return 0
+
+
+@pytest.mark.parametrize("questions", [4, 12])
+def test_unequal_questions_are_not_taken_for_a_collapse(questions: int) -> None:
+    good = [_stopped_at(seed, grows=True, questions=questions) for seed in range(10)]
+    assert good == [0] * 10
+    bad = [_stopped_at(seed, grows=False, questions=questions) for seed in range(10)]
+    assert sum(bool(at) for at in bad) >= 5, "most collapses are seen within 120 iterations"
 
 
 def test_all_to_one_worker_is_no_collapse_where_all_is_right() -> None:
     steps = [_step(n, right=0.99, routing={"a": 1.0}, entropy=0.0) for n in range(10)]
     assert _watched(steps) == ""
+
+
+@pytest.mark.parametrize("flat", [{"flat_groups": 1.0}, {"routing": {"a": 1.0}, "entropy": 0.0}])
+def test_what_is_as_good_as_the_best_worker_of_each_item_has_not_collapsed(
+    flat: Mapping[str, object],
+) -> None:
+    steps = [_step(n, right=0.9, regret=0.0, **flat) for n in range(10)]
+    assert _watched(steps) == ""
+    assert _watched([it.model_copy(update={"regret": 0.1}) for it in steps])
+    nobody = [it.model_copy(update={"right": 0.0, "right_if_valid": 0.0}) for it in steps]
+    assert _watched(nobody), "where nobody is right, nothing tells"
 
 
 def test_a_rule_can_be_switched_off() -> None:

@@ -158,6 +158,7 @@ def test_a_collapse_into_form_stops_a_real_run(again: Again) -> None:
             "least_entropy": None,
             "most_to_one": None,
             "form_growth": 0.15,
+            "form_after": 6,
         },  # of the rules, the one that is meant
         checkpoint_every=50,
     )
