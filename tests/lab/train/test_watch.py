@@ -142,7 +142,7 @@ def test_all_to_one_worker_is_no_collapse_where_all_is_right() -> None:
 def test_what_is_as_good_as_the_best_worker_of_each_item_has_not_collapsed(
     flat: Mapping[str, object],
 ) -> None:
-    steps = [_step(n, right=0.9, regret=0.0, **flat) for n in range(10)]
+    steps = [_step(n, right=0.9, regret=0.0).model_copy(update=flat) for n in range(10)]
     assert _watched(steps) == ""
     assert _watched([it.model_copy(update={"regret": 0.1}) for it in steps])
     nobody = [it.model_copy(update={"right": 0.0, "right_if_valid": 0.0}) for it in steps]
