@@ -19,7 +19,7 @@ SKILLS = [
     {"name": "calculator", "by_kind": {"arithmetic": 1.0}},
     {"name": "encyclopedia", "by_kind": {"facts": 1.0}},
 ]
-WARM = {"iterations": 60, "batch": 16, "learning_rate": 3e-3, "two_steps": 0.2, "prompts_too": True}
+WARM = {"iterations": 90, "batch": 16, "learning_rate": 3e-3, "two_steps": 0.2, "prompts_too": True}
 
 
 def make_job(folder: Path, **sections: object) -> Job:
