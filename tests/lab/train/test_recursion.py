@@ -214,8 +214,8 @@ def test_first_rounds_are_counted_alone_and_left_out_rows_not_at_all() -> None:
     assert (step.rollouts, step.dropped, step.right, step.valid) == (3, 0, 0.5, 0.5)
     assert step.second is not None
     assert (step.second.right_wrong, step.second.wrong_wrong) == (1, 1)
-    assert step.flat_groups == 0.5
-    assert summed(1, [[UNREADABLE], [unasked(UNREADABLE)]]).flat_groups == 1.0
+    assert step.flat_groups == 0.0
+    assert summed(1, [[UNREADABLE] * 2, [unasked(UNREADABLE)] * 2]).flat_groups == 1.0
 
 
 def test_the_second_round_has_its_part_in_what_the_first_earns() -> None:

@@ -45,7 +45,7 @@ class Arena:
     """Episodes of a table's items."""
 
     def __init__(
-        self, table: Table, states: Sequence[Sequence[float]], training: Sequence[Item]
+        self, table: Table, states: Sequence[Sequence[float]] | Floats, training: Sequence[Item]
     ) -> None:
         """*states* are those of the table's views; *training* says which set the scale."""
         self.table = table

@@ -1,6 +1,7 @@
 """SVF: a layer that is scaled by its singular values, and heads that are evolved with it."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-def read_whole(model: torch.nn.Module, base: str) -> np.ndarray:
+def read_whole(model: Any, base: str) -> np.ndarray:
     """States of the texts as transformers has them, each text by itself."""
     tokenizer = AutoTokenizer.from_pretrained(base)
     rows: list[np.ndarray] = []
@@ -55,7 +56,7 @@ def test_scales_change_the_seven_matrices_as_the_paper_says(base: str, tmp_path:
     before = scaled.states([0, 1])
     scales = np.random.default_rng(0).normal(0, 0.3, scaled.size)
     scaled.scale(scales)
-    other = AutoModelForCausalLM.from_pretrained(base)
+    other: Any = AutoModelForCausalLM.from_pretrained(base)
     left = list(scales)
     for name, linear in other.get_decoder().layers[-2].named_modules():
         if name.rpartition(".")[2] in PROJECTIONS:
@@ -121,7 +122,7 @@ async def test_a_job_leaves_a_head_with_a_model_of_its_own(
 
 
 def test_a_model_without_such_a_layer_is_refused(base: str, tmp_path: Path) -> None:
-    whole = AutoModelForCausalLM.from_pretrained(base)
+    whole: Any = AutoModelForCausalLM.from_pretrained(base)
     whole.config.num_hidden_layers = 1
     whole.model.layers = whole.model.layers[:1]
     whole.save_pretrained(tmp_path)
