@@ -19,7 +19,9 @@ def test_stopped_runs_and_lost_clients_leave_nothing_behind() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout)
     assert found["holds"] is True
-    assert found["stopped"] + found["cut_off"] > 30
+    # How many end by themselves first is a matter of how busy the machine is.
+    assert found["stopped"] >= 5
+    assert found["cut_off"] >= 5
     assert found["closed"] > 0
     assert set(found["left"].values()) == {0}
 
