@@ -107,6 +107,17 @@ async def test_every_worker_and_both_conductors_answer_what_is_sealed(tmp_path: 
     assert "Missing" not in text
 
 
+async def test_several_runs_at_a_time_answer_the_same(tmp_path: Path) -> None:
+    job, out, settings = job_on(tmp_path), tmp_path / "out.jsonl", settings_in(tmp_path)
+    items = sealed_items(job)
+    async with open_ways(job, "ann", settings, {}) as ways:
+        await measure(ways, items, out, Judges(), parallel=3)
+    together = {it.about: it.right for it in read(out, Result)}
+    results = await measured(job, items, tmp_path / "one_by_one.jsonl", settings)
+    assert together == {it.about: it.right for it in results}
+    assert len(together) == 4 * len(items)
+
+
 async def test_the_users_own_conductor_leads_none_of_the_plain_ways(tmp_path: Path) -> None:
     job, settings = job_on(tmp_path), settings_in(tmp_path, conductor="bob")
     async with open_ways(job, "bob", settings, {}) as ways:

@@ -17,6 +17,7 @@ import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import anyio
@@ -50,22 +51,37 @@ class Way:
 
 
 async def measure(
-    ways: Sequence[Way], items: Sequence[Item], out: Path, judges: Judges | None = None
+    ways: Sequence[Way],
+    items: Sequence[Item],
+    out: Path,
+    judges: Judges | None = None,
+    *,
+    parallel: int = 1,
 ) -> None:
-    """Ask every item in every way, unless *out* has its answer already; append each result."""
+    """Ask every item in every way, unless *out* has its answer already; append each result.
+
+    So many are asked at a time. Each then takes longer; what is answered stays the same as far as
+    the servers of the models let it.
+    """
     judges = judges or Judges()
     kept = answers(await to_thread.run_sync(resumed, out, Result))
     done = {result.about for result in kept}
-    for item in items:
-        for way in ways:
-            if (item.id, way.name) in done:
-                continue
+    limiter, appending = anyio.CapacityLimiter(parallel), anyio.Lock()
+
+    async def answer(way: Way, item: Item) -> None:
+        async with limiter:
             found = await _asked(way, item, judges)
-            result = found.model_copy(update={"part": len(items)})
+        result = found.model_copy(update={"part": len(items)})
+        async with appending:
             await to_thread.run_sync(append, out, result)
-            judged = "right" if result.right else "wrong"
-            verdict = judged if result.is_answer else f"{result.status}, to be asked again"
-            print(f"{way.name} {item.kind}: {verdict}, {result.seconds:.0f} s", file=sys.stderr)
+        judged = "right" if result.right else "wrong"
+        verdict = judged if result.is_answer else f"{result.status}, to be asked again"
+        print(f"{way.name} {item.kind}: {verdict}, {result.seconds:.0f} s", file=sys.stderr)
+
+    async with anyio.create_task_group() as group:
+        for item, way in product(items, ways):
+            if (item.id, way.name) not in done:
+                group.start_soon(answer, way, item)
 
 
 async def _asked(way: Way, item: Item, judges: Judges) -> Result:
@@ -116,12 +132,13 @@ async def open_ways(
         )
 
 
-async def _measure(job: Job, seal: Seal) -> None:
+async def _measure(job: Job, seal: Seal, parallel: int) -> None:
     settings = load_settings(os.environ).settings
     items = in_part(load_items(job), "test")
     async with open_ways(job, seal.conductor, settings, os.environ) as ways:
         seal.open()
-        await measure(ways, items, seal.out, Judges(seconds=job.judge_seconds))
+        judges = Judges(seconds=job.judge_seconds)
+        await measure(ways, items, seal.out, judges, parallel=parallel)
     seal.note(scores(read(seal.out, Result)))
 
 
@@ -146,6 +163,7 @@ def main() -> None:
     parser.add_argument("conductor", nargs="?", help="folder or GGUF file of the trained one")
     parser.add_argument("--out", type=Path, help="file to which results are appended")
     parser.add_argument("--again", action="store_true", help="open the sealed part once more")
+    parser.add_argument("--parallel", type=int, default=1, help="runs at a time")
     parser.add_argument("--table", type=Path, help="print the table of this file")
     given = parser.parse_args()
     if given.table:
@@ -156,12 +174,14 @@ def main() -> None:
     job = named_job(given.job)
     if job.workers.manifest is None:
         parser.error(f"{given.job}: workers.manifest is missing: its pool has to answer live")
+    if given.parallel < 1:
+        parser.error("--parallel: one run at a time is the least")
     seal = Seal(job.folder, given.conductor, given.out)
     try:
         seal.check(again=given.again)
     except TrainingError as error:
         parser.error(str(error))
-    anyio.run(_measure, job, seal)
+    anyio.run(_measure, job, seal, given.parallel)
 
 
 if __name__ == "__main__":
