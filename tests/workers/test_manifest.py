@@ -22,7 +22,7 @@ from podium_workers.weights.catalogue import lookup
 from podium_workers.wire import entries, items
 from podium_workers.worker import LongPrice, Price, RateLimits
 
-SHIPPED = ("local", "hosted", "openrouter", "mixed", "programs", "assistants", "vllm")
+SHIPPED = ("local", "hosted", "openrouter", "mixed", "programs", "assistants", "vllm", "served")
 FULL = """
 conductor = "claude"
 asked.form = "lists"

@@ -35,7 +35,8 @@ class Model(Frozen):
     smaller than what bfloat16 can tell apart. So does a processor that has no instructions for
     bfloat16, where it is tens of times slower. On a GPU, bfloat16 halves what adapters stand on."""
     compute: Dtype | None = None
-    """What is calculated in; as the weights are kept when not given."""
+    """What is calculated in; as the weights are kept when not given. On a processor plans are then
+    written by a copy of the model that is rounded to it, as a server of its own would."""
     lora_rank: int | None = Field(default=None, ge=1)
     """Rank of LoRA adapters; None trains all weights."""
     lora_alpha: int | None = Field(default=None, gt=0)

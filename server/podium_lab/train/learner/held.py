@@ -115,8 +115,8 @@ def held(
         torch.no_grad(),
     ):  # fmt: skip
         asked, written = generate(
-            model, trainer.processing_class, prompts, trainer.generation_config,
-            grammars.processors(counts, later=later),
+            trainer.writes_with(model), trainer.processing_class, prompts,
+            trainer.generation_config, grammars.processors(counts, later=later),
         )  # fmt: skip
     rows = zip(written, counts, strict=True)
     return asked, written, [grammars.free(ids, count, later=later) for ids, count in rows]

@@ -15,6 +15,8 @@ from transformers.cache_utils import DynamicLayer
 from trl.models.utils import unwrap_model_for_generation
 from trl.trainer.grpo_trainer import GRPOTrainer
 
+from podium_lab.train.learner.rounded import RoundedCopy
+
 
 def groups(ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """The first row of each prompt, and for each row the number of its prompt.
@@ -111,6 +113,17 @@ def _causal(model: Any) -> Any:
 class SharingTrainer(GRPOTrainer):
     """TRL's trainer; on a processor it reads each prompt once."""
 
+    _rounded: RoundedCopy | None = None
+
+    def writes_with(self, model: Any) -> Any:
+        """What plans are written with: the model, or its copy in what a processor calculates in."""
+        if not self.args.bf16 or self.accelerator.device.type != "cpu":
+            return model
+        causal = _causal(model)
+        self._rounded = self._rounded or RoundedCopy(causal)
+        self._rounded.follow(causal)
+        return self._rounded.model
+
     def _generate_single_turn(
         self, prompt_ids: Sequence[Sequence[int]], images: Any, *more: Any, **named: Any
     ) -> tuple[list[list[int]], Any]:
@@ -126,7 +139,7 @@ class SharingTrainer(GRPOTrainer):
             ) as model,
             torch.no_grad(),
         ):
-            written = write(model, ids, mask, self.generation_config)
+            written = write(self.writes_with(model), ids, mask, self.generation_config)
         stops = set(self.eos_token_ids)
         return [_up_to(row, stops) for row in written[:, ids.shape[1] :].tolist()], None
 
