@@ -38,5 +38,8 @@ class RoundedCopy:
                 self._own[name.replace(_BASE, "")].copy_(weights)
         for name, layer in model.named_modules():
             if hasattr(layer, "get_delta_weight"):
-                deltas = (layer.get_delta_weight(it) for it in layer.active_adapters)
-                self._own[f"{name}.weight"].copy_(sum(deltas, layer.get_base_layer().weight))
+                adapted: Any = layer  # its type says that its methods may be tensors
+                weights = adapted.get_base_layer().weight
+                for adapter in adapted.active_adapters:
+                    weights = weights + adapted.get_delta_weight(adapter)
+                self._own[f"{name}.weight"].copy_(weights)
