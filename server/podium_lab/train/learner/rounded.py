@@ -1,9 +1,8 @@
 """A copy of a model in bfloat16 that plans are written with, where a processor calculates so.
 
 Weights that are kept in float32 would be rounded anew for every token. The copy is rounded once an
-iteration, its adapters merged, so that writing takes a third of the time on a processor that has
-instructions for bfloat16. What is learned is calculated with the weights themselves: the two differ
-by rounding, as a trainer and the vLLM server that writes for it do.
+iteration, its adapters merged. What is learned is calculated with the weights themselves: the two
+differ by rounding, as a trainer and the vLLM server that writes for it do.
 """
 
 from copy import deepcopy
