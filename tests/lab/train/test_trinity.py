@@ -27,7 +27,7 @@ from podium_lab.train.judging import Judges
 from podium_lab.train.simulated import Simulation, Skills
 from podium_lab.train.trinity.episodes import Episodes, asking
 from podium_lab.train.trinity.features import FILE, CachedStates, KeptStates
-from podium_lab.train.trinity.gathering import chosen, gather, served
+from podium_lab.train.trinity.gathering import TABLE, chosen, gather, served
 from podium_lab.train.trinity.players import Players
 from podium_lab.train.trinity.results import Comparison, Measured, Method
 from podium_lab.train.trinity.table import RIGHT, WRONG, Profiler, Table, views_of
@@ -277,6 +277,17 @@ async def test_a_job_is_gathered_once(tmp_path: Path):
     played = await served(made, {}, Settings(), BY_KIND)
     assert [one.item for one in played] == [item.id for item in test]
     assert all(one.right for one in played)
+
+
+async def test_a_judge_that_times_out_ends_the_gathering_with_what_to_do(tmp_path: Path):
+    coding = {"source": "generated", "count": 60, "kinds": ["code"]}
+    made = job(tmp_path, taskset=[coding], judge_seconds=1e-6)
+    with pytest.raises(TrainingError) as raised:
+        await gather(made, {}, Settings(), lambda text: None)
+    told = str(raised.value)
+    assert "The judge 'code' had not decided on item" in told
+    assert "type the command again" in told
+    assert not (tmp_path / TABLE).exists()
 
 
 def test_a_job_without_a_head_to_evolve_says_what_to_add(tmp_path: Path):

@@ -20,6 +20,7 @@ from podium.prompting import Material, cuttable, worker_prompt
 from podium_lab.train.config import Job
 from podium_lab.train.errors import TrainingError
 from podium_lab.train.items import Item, balanced, fingerprint, in_part
+from podium_lab.train.judging import JudgeError
 from podium_lab.train.opening import Ground, load_items, open_ground
 from podium_lab.train.simulated import Simulation
 from podium_lab.train.trinity.config import Evolution
@@ -187,7 +188,13 @@ async def _table(job: Job, items: tuple[Item, ...], ground: Ground, tell: Tell) 
         ground.environment.judges.is_right,
         turns=settings_of(job).turns,
     )
-    table = await profiler.profile(items)
+    try:
+        table = await profiler.profile(items)
+    except JudgeError as error:
+        raise TrainingError(
+            f"{error} No table was made yet; see to it and type the command again: replies of "
+            "workers are kept."
+        ) from error
     part = file.with_suffix(".part")
     part.write_text(Kept(of=identity, table=table).model_dump_json(), encoding="utf-8")
     part.replace(file)
