@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from podium_lab.train.records import TRAINED, Begun, Records
-from podium_lab.train.status import dropped, mean_length, right_between
+from podium_lab.train.status import mean_length
 from podium_lab.train.watch import Step
 from podium_workers.trained import TRAINING
 
@@ -87,9 +87,9 @@ def _looks(records: Records) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|---|---|---|---|---|"
     for look in looks:
         step = look.step
-        low, high = right_between(look)
+        low, high = look.right_between
         yield (
-            f"| {look.part} | {records.of(look)} | {look.pools} | {look.items}{dropped(look)} | "
+            f"| {look.part} | {records.of(look)} | {look.pools} | {look.items}{look.without} | "
             f"{step.right:.3f} ({low:.3f} to {high:.3f}) | {step.valid:.3f} | "
             f"{step.right_if_valid:.3f} | "
             f"{_or_none(step.routed)} | {_or_none(step.regret)} | {_or_none(step.gain)} | "

@@ -9,9 +9,10 @@ from rich.live import Live
 from rich.text import Text
 
 from podium.cli.saying import printable
+from podium_lab.train.curves import WIDTH
 from podium_lab.train.errors import TrainingError
 from podium_lab.train.records import Records
-from podium_lab.train.status import WIDTH, line, outcome, status
+from podium_lab.train.status import line, outcome, status
 from podium_lab.train.watch import Step
 
 EVERY_S = 1.0

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
+from podium_lab.bench.scoring import wilson
 from podium_lab.train.config import Job
 from podium_lab.train.draws import Which
 from podium_lab.train.environment import Score
@@ -77,6 +78,25 @@ class Look(Frozen):
     """Of an evaluation, how many the model had been trained for, or generations of an evolved head;
     None where that is not known."""
     step: Step
+
+    @property
+    def kept(self) -> int:
+        """First rounds that were not dropped."""
+        readable = sum(self.step.lengths.values())
+        # Second rounds are among the dropped too, but there are none where no plan could be read.
+        valid = self.step.valid
+        return round(readable / valid) if valid else self.step.rollouts - self.step.dropped
+
+    @property
+    def right_between(self) -> tuple[float, float]:
+        """The limits of what is right, with 95 %: by the answers that were not dropped."""
+        return wilson(round(self.step.right * self.kept), self.kept)
+
+    @property
+    def without(self) -> str:
+        """How many answers were dropped, in brackets; empty where none was."""
+        count = self.items - self.kept
+        return f" ({count} dropped)" if count else ""
 
 
 class Seen(Score):

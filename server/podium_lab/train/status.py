@@ -2,27 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from podium_lab.bench.scoring import wilson
+from podium_lab.train.curves import WIDTH, curve
 from podium_lab.train.records import Begun, Ended, Learned, Look, Records
 from podium_lab.train.watch import Step
-
-BLOCKS = " ▁▂▃▄▅▆▇█"
-WIDTH = 60
-
-
-def curve(values: Sequence[float | None], low: float, high: float, width: int = WIDTH) -> str:
-    """Values as a row of blocks between two bounds; means where there are more than fit."""
-    count = min(width, len(values))
-    cells: list[str] = []
-    for place in range(count):
-        part = values[place * len(values) // count : (place + 1) * len(values) // count]
-        known = [value for value in part if value is not None]
-        if not known:
-            cells.append("·")
-            continue
-        share = (sum(known) / len(known) - low) / (high - low) if high > low else 0.0
-        cells.append(BLOCKS[1 + round(min(1.0, max(0.0, share)) * (len(BLOCKS) - 2))])
-    return "".join(cells)
 
 
 def status(records: Records, *, width: int = WIDTH) -> Iterator[str]:
@@ -152,33 +134,14 @@ def _spend(step: Step) -> str:
     return f" (asked {times}; a plan takes {step.spend_ratio:.1f} times the {unit} of one call)"
 
 
-def right_between(look: Look) -> tuple[float, float]:
-    """The limits of what is right, with 95 %: by the answers that were not dropped."""
-    kept = _kept(look.step)
-    return wilson(round(look.step.right * kept), kept)
-
-
-def dropped(look: Look) -> str:
-    """How many answers were dropped, in brackets; empty where none was."""
-    count = look.items - _kept(look.step)
-    return f" ({count} dropped)" if count else ""
-
-
-def _kept(step: Step) -> int:
-    """First rounds that were not dropped."""
-    readable = sum(step.lengths.values())
-    # Second rounds are among the dropped too, but there are none where no plan could be read.
-    return round(readable / step.valid) if step.valid else step.rollouts - step.dropped
-
-
 def _looked(look: Look, of: str) -> str:
     step = look.step
-    low, high = right_between(look)
+    low, high = look.right_between
     pools = "" if look.pools == "whole" else f", {look.pools} pools"
     told = measured(step)
     return (
         f"{look.part}, {of}{pools}: {step.right:.0%} right ({low:.0%} to {high:.0%}) of "
-        f"{look.items} items{dropped(look)}, {step.valid:.0%} readable, "
+        f"{look.items} items{look.without}, {step.valid:.0%} readable, "
         f"{step.right_if_valid:.0%} of those right{f'; {told}' if told else ''}"
     )
 
