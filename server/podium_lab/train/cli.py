@@ -211,7 +211,7 @@ def evaluate_(
     job = named_job(config)
     which = UNTRAINED if untrained else TRAINED
     records = Records(job.folder)
-    records.begun()
+    records.conductor()
     if part == "test" and records.has_looked(which, cast("Which", pools)) and not again:
         raise TrainingError(
             f"{job.folder}: the sealed test part was opened already; use --part validation while "

@@ -50,7 +50,7 @@ def export(
         TrainingError: nothing is trained yet, *out* is taken, or *form* cannot be had here.
     """
     records = Records(folder)
-    job = records.begun().job
+    job = records.conductor().job
     base = job.model
     trained = folder / MODEL
     if not trained.is_dir():

@@ -13,7 +13,7 @@ from podium_lab.train.curves import WIDTH
 from podium_lab.train.errors import TrainingError
 from podium_lab.train.records import Records
 from podium_lab.train.status import line, outcome, status
-from podium_lab.train.watch import Step
+from podium_lab.train.trinity.shown import line as generation_line
 
 EVERY_S = 1.0
 """Seconds between looks at the records."""
@@ -53,18 +53,20 @@ def _redraw(records: Records, console: Console, wait: Pause) -> None:
 def _print(records: Records, console: Console, wait: Pause) -> None:
     told = 0
     for _ in _changes(records, wait):
-        steps = records.steps()
-        if steps and steps[-1].iteration < told:  # it went on from an earlier checkpoint
-            told = steps[-1].iteration
-        told = _tell([step for step in steps if step.iteration > told], console) or told
+        lines = _lines(records)
+        if lines and max(lines) < told:  # it went on from an earlier checkpoint
+            told = max(lines)
+        for number in sorted(lines.keys() - range(told + 1)):
+            _say(lines[number], console)
+            told = number
     _say(outcome(records), console)
 
 
-def _tell(steps: list[Step], console: Console) -> int:
-    """Print steps; the number of the last one, 0 of none."""
-    for step in steps:
-        _say(line(step), console)
-    return steps[-1].iteration if steps else 0
+def _lines(records: Records) -> dict[int, str]:
+    """A line for each iteration, or each generation, by its number."""
+    iterations = {step.iteration: line(step) for step in records.steps()}
+    generations = {it.number: generation_line(it) for it in records.generations()}
+    return iterations or generations
 
 
 def _say(text: str, console: Console) -> None:

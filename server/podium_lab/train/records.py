@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
@@ -20,7 +20,7 @@ from podium_workers.worker import Frozen
 
 BEGUN, ENDED = "job.json", "outcome.json"
 STEPS, ROLLOUTS, LEARNER, LOOKS = "steps.jsonl", "rollouts.jsonl", "learner.jsonl", "looks.jsonl"
-SEEN, TIMES = "looked_at.jsonl", "times.jsonl"
+SEEN, TIMES, GENERATIONS = "looked_at.jsonl", "times.jsonl", "generations.jsonl"
 TRAINED, UNTRAINED = "trained", "untrained"
 """Names of the looks of an evaluation: at the end of the job, and before any reinforcement."""
 MAY_CHANGE = frozenset(
@@ -28,6 +28,9 @@ MAY_CHANGE = frozenset(
      "rollout_seconds", "judge_seconds", "launch"}
 )  # fmt: skip
 """Settings that may differ when a job goes on: what is learned does not hang on them."""
+_MAY_CHANGE_OF_EVOLUTION = {"generations", "checkpoint_every"}
+Kind = Literal["grpo", "trinity"]
+"""What is trained: a conductor, or a coordinator's head. Named as the command that does it."""
 
 _M = TypeVar("_M", bound=BaseModel)
 
@@ -36,6 +39,7 @@ class Begun(Frozen):
     """What a job was begun with."""
 
     job: Job
+    kind: Kind = "grpo"
     label: str
     """What its workers are: live, replay or simulated."""
     data: dict[str, str]
@@ -61,6 +65,13 @@ class Learned(Frozen):
     """Of the policy's next token, in nats."""
     plan_tokens: float | None = None
     """Of a plan with its reasoning, on the mean."""
+
+
+class Generation(Frozen):
+    """What the heads of one generation came to, on the mean."""
+
+    number: int
+    right: float
 
 
 class Look(Frozen):
@@ -121,7 +132,7 @@ class Records:
 
     folder: Path
 
-    def begin(self, job: Job, items: Sequence[Item], label: str) -> None:
+    def begin(self, job: Job, items: Sequence[Item], label: str, kind: Kind = "grpo") -> None:
         """Note what the job is begun with, or see that it goes on with the same.
 
         Raises:
@@ -129,6 +140,7 @@ class Records:
         """
         begun = Begun(
             job=job,
+            kind=kind,
             label=label,
             data={part: fingerprint(in_part(items, part)) for part in PARTS},
             counts={part: _kinds(in_part(items, part)) for part in PARTS},
@@ -140,14 +152,18 @@ class Records:
 
     def _see_the_same(self, now: Begun) -> None:
         before = self.begun()
+        if before.kind != now.kind:
+            raise TrainingError(
+                f"{self.folder}: a job of `podium train {before.kind}` was begun here; set another "
+                "`folder`."
+            )
         if before.data != now.data:
             raise TrainingError(
                 f"{self.folder}: this job was begun with other items; put the data back as it was, "
                 "or set another `folder` to begin anew."
             )
-        one, other = (
-            it.job.model_dump(mode="json", exclude=set(MAY_CHANGE)) for it in (before, now)
-        )
+        apart = dict.fromkeys(MAY_CHANGE, True) | {"trinity": _MAY_CHANGE_OF_EVOLUTION}
+        one, other = (it.job.model_dump(mode="json", exclude=apart) for it in (before, now))
         if changed := _difference(one, other):
             raise TrainingError(
                 f"{self.folder}: this job was begun with another {changed!r}; set it back, or set "
@@ -169,6 +185,20 @@ class Records:
         except ValidationError as error:
             raise TrainingError(f"{self.folder / BEGUN}: cannot be read: {error}") from None
 
+    def conductor(self) -> Begun:
+        """What the job was begun with, which is to train a conductor.
+
+        Raises:
+            TrainingError: there is no such job in the folder.
+        """
+        begun = self.begun()
+        if begun.kind != "grpo":
+            raise TrainingError(
+                f"{self.folder}: a head was evolved here, no conductor trained; the head is served "
+                "with `podium config set coordinator FILE`, and `podium train trinity` tries it."
+            )
+        return begun
+
     def keep(self, step: Step, scores: Sequence[Score]) -> None:
         """Add one iteration."""
         number = step.iteration
@@ -185,6 +215,14 @@ class Records:
         about = look.model_dump(include={"name", "part", "pools"})
         self._append(SEEN, *(Seen(**score.model_dump(), **about) for score in scores))
         self._append(LOOKS, look)
+
+    def evolved(self, generations: Sequence[Generation]) -> None:
+        """Note all generations so far."""
+        self._replace(GENERATIONS, "".join(it.model_dump_json() + "\n" for it in generations))
+
+    def generations(self) -> tuple[Generation, ...]:
+        """The generations so far."""
+        return self._read(GENERATIONS, Generation)
 
     def took(self, time: Time) -> None:
         """Add what a piece of work took."""
@@ -237,7 +275,7 @@ class Records:
 
     def marks(self) -> Mapping[str, tuple[int, int]]:
         """Size and time of each file of records: another value says that something was added."""
-        names = (BEGUN, STEPS, LEARNER, LOOKS, ENDED)
+        names = (BEGUN, STEPS, LEARNER, LOOKS, GENERATIONS, ENDED)
         found = {name: self.folder / name for name in names}
         stats = {name: path.stat() for name, path in found.items() if path.exists()}
         return {name: (stat.st_size, stat.st_mtime_ns) for name, stat in stats.items()}
@@ -247,9 +285,13 @@ class Records:
         path = self.folder / ENDED
         return Ended.model_validate_json(path.read_bytes()) if path.exists() else None
 
+    def reopen(self) -> None:
+        """Forget that the job has come to an end: it goes on."""
+        (self.folder / ENDED).unlink(missing_ok=True)
+
     def cut_behind(self, iteration: int) -> None:
         """Forget what came after that iteration: a job goes on from its last checkpoint."""
-        (self.folder / ENDED).unlink(missing_ok=True)
+        self.reopen()
         for name, kind in ((STEPS, Step), (ROLLOUTS, Rollout), (LEARNER, Learned)):
             lines = [it for it in self._read(name, kind) if it.iteration <= iteration]
             self._replace(name, "".join(it.model_dump_json() + "\n" for it in lines))

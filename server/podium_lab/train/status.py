@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from podium_lab.train.curves import WIDTH, curve
-from podium_lab.train.records import Begun, Ended, Learned, Look, Records
+from podium_lab.train.records import Learned, Look, Records
+from podium_lab.train.trinity import shown as trinity
 from podium_lab.train.watch import Step
 
 
@@ -13,9 +14,12 @@ def status(records: Records, *, width: int = WIDTH) -> Iterator[str]:
     Raises:
         TrainingError: there is no job in the folder.
     """
-    begun, steps, ended = records.begun(), records.steps(), records.ended()
-    yield _head(begun, steps, ended)
+    begun, steps = records.begun(), records.steps()
+    yield outcome(records)
     yield ""
+    if begun.kind == "trinity":
+        yield from trinity.shown(records, width)
+        return
     if steps:
         yield from _curves(steps, records.lessons(), width)
         yield ""
@@ -33,14 +37,14 @@ def outcome(records: Records) -> str:
     Raises:
         TrainingError: there is no job in the folder.
     """
-    return _head(records.begun(), records.steps(), records.ended())
-
-
-def _head(begun: Begun, steps: Sequence[Step], ended: Ended | None) -> str:
+    begun, ended = records.begun(), records.ended()
     job = begun.job
-    done = f"{len(steps)} of {job.grpo.iterations} iterations"
+    if begun.kind == "trinity":
+        done = trinity.how_far(records)
+    else:
+        done = f"{len(records.steps())} of {job.grpo.iterations} iterations"
     if ended is None:
-        how = "not done: `podium train grpo` goes on with it"
+        how = f"not done: `podium train {begun.kind}` goes on with it"
     else:
         how = f"stopped: {ended.stopped}" if ended.stopped else "done"
     return f"{job.folder}: {job.model.base}, workers {begun.label}, {done}, {how}"

@@ -13,23 +13,26 @@ from podium_lab.train.environment import Score
 from podium_lab.train.errors import TrainingError
 from podium_lab.train.following import follow
 from podium_lab.train.opening import load_items
-from podium_lab.train.records import Ended, Learned, Look, Records
+from podium_lab.train.records import Ended, Generation, Learned, Look, Records
 from podium_lab.train.watch import summed
 
 SCORE = Score(item="1", reward=1.0, valid=True, right=True, workers=("a",), subtasks=("Do.",))
 
 
+def _job(folder: Path, **more: object) -> Job:
+    values: dict[str, object] = {
+        "folder": folder,
+        "model": {"base": "tiny"},
+        "taskset": [{"source": "generated", "count": 8, "kinds": ["facts"]}],
+        "workers": {"simulated": [{"name": "a", "by_kind": {}}]},
+        "grpo": {"iterations": 3},
+    }
+    return Job.model_validate(values | more)
+
+
 @pytest.fixture
 def records(tmp_path: Path) -> Records:
-    job = Job.model_validate(
-        {
-            "folder": tmp_path,
-            "model": {"base": "tiny"},
-            "taskset": [{"source": "generated", "count": 8, "kinds": ["facts"]}],
-            "workers": {"simulated": [{"name": "a", "by_kind": {}}]},
-            "grpo": {"iterations": 3},
-        }
-    )
+    job = _job(tmp_path)
     records = Records(tmp_path)
     records.begin(job, load_items(job), "simulated")
     return records
@@ -109,3 +112,25 @@ def test_a_job_that_goes_on_forgets_the_looks_that_it_makes_again(records: Recor
     assert [len(records.seen(look)) for look in records.looks()] == [1, 1, 1]
     records.cut_behind(0)
     assert [look.name for look in records.looks()] == ["untrained"]
+
+
+def test_generations_of_a_head_are_printed_as_they_are_noted(tmp_path: Path) -> None:
+    records, out = Records(tmp_path), io.StringIO()
+    job = _job(tmp_path, trinity={"generations": 4})
+    records.begin(job, load_items(job), "simulated", kind="trinity")
+    made = [Generation(number=number, right=number / 4) for number in range(1, 5)]
+    parts = iter((made[:2], made))
+
+    def pause() -> None:
+        if part := next(parts, None):
+            records.evolved(part)
+        else:
+            records.end(Ended(iterations=4))
+
+    follow(records, Console(file=out, force_terminal=False, width=300), pause=pause)
+    *lines, last = out.getvalue().splitlines()
+    assert lines == [
+        "generation 1: 0.250 right", "generation 2: 0.500 right",
+        "generation 3: 0.750 right", "generation 4: 1.000 right",
+    ]  # fmt: skip
+    assert last.endswith("4 of 4 generations, done")

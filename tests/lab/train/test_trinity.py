@@ -21,16 +21,21 @@ from podium.prompting import Material, Visible, cuttable, worker_prompt
 from podium.store import open_store
 from podium.verify import verify
 from podium_lab.train.config import Job
+from podium_lab.train.environment import Score
 from podium_lab.train.errors import TrainingError
 from podium_lab.train.items import Item
 from podium_lab.train.judging import Judges
+from podium_lab.train.opening import load_items
+from podium_lab.train.records import Ended, Generation, Look, Records
 from podium_lab.train.simulated import Simulation, Skills
+from podium_lab.train.status import outcome, status
 from podium_lab.train.trinity.episodes import Episodes, asking
 from podium_lab.train.trinity.features import FILE, CachedStates, KeptStates
 from podium_lab.train.trinity.gathering import TABLE, chosen, gather, served
 from podium_lab.train.trinity.players import Players
-from podium_lab.train.trinity.results import Comparison, Measured, Method
+from podium_lab.train.trinity.results import COMPARISON, Comparison, Measured, Method
 from podium_lab.train.trinity.table import RIGHT, WRONG, Profiler, Table, views_of
+from podium_lab.train.watch import summed
 from podium_workers.pool import Pool
 from podium_workers.scripted import ScriptedWorker
 
@@ -288,6 +293,41 @@ async def test_a_judge_that_times_out_ends_the_gathering_with_what_to_do(tmp_pat
     assert "The judge 'code' had not decided on item" in told
     assert "type the command again" in told
     assert not (tmp_path / TABLE).exists()
+
+
+async def test_the_records_of_an_evolution_say_how_far_it_is(tmp_path: Path):
+    made = job(tmp_path)
+    items = load_items(made)
+    records = Records(tmp_path)
+    records.begin(made, items, "simulated", kind="trinity")
+    assert "0 of 200 generations, not done: `podium train trinity` goes on" in outcome(records)
+
+    more = {**made.model_dump(), "trinity": {**made.model_dump()["trinity"], "generations": 300}}
+    records.begin(Job.model_validate(more), items, "simulated", kind="trinity")
+    other = job(tmp_path, trinity={"train_items": 6, "test_items": 4, "turns": 3})
+    with pytest.raises(TrainingError, match=r"begun with another 'trinity\.turns'"):
+        records.begin(other, items, "simulated", kind="trinity")
+    with pytest.raises(TrainingError, match="a job of `podium train trinity` was begun here"):
+        records.begin(made, items, "simulated")
+    with pytest.raises(TrainingError, match="a head was evolved here, no conductor trained"):
+        records.conductor()
+
+    records.evolved([Generation(number=n, right=n / 200) for n in range(1, 201)])
+    step = summed(0, [[Score(item="1", reward=1.0, valid=True, right=True, workers=("calc",))]])
+    records.look(
+        Look(name="trinity", part="test", temperature=0, items=1, iterations=200, step=step), []
+    )
+    found = Comparison(
+        label="simulated", model="smollm2", train=8, test=2, episodes=9, states=5, asked=7,
+        best=[True, True], measured=(measured("evolved", 0, [1, 0]),),
+    )  # fmt: skip
+    (tmp_path / COMPARISON).write_text(found.model_dump_json(), encoding="utf-8")
+    records.end(Ended(iterations=200))
+    head, _, curve, *lines = status(records)
+    assert head.endswith("smollm2, workers simulated, 200 of 200 generations, done")
+    assert curve.split()[:2] == ["right", "0.005"]
+    assert "after 200 generations: 100% right (21% to 100%) of 1 items" in lines[1]
+    assert lines[-1].startswith("| evolved | 0.500 (")
 
 
 def test_a_job_without_a_head_to_evolve_says_what_to_add(tmp_path: Path):

@@ -13,6 +13,7 @@ from podium.policy.turns import TURNS
 from podium_lab.train.errors import TrainingError
 from podium_lab.train.items import Item, fingerprint
 from podium_lab.train.learner.trinity_arena import Arena, Floats, Whole
+from podium_lab.train.records import Generation, Records
 from podium_lab.train.trinity.config import Evolution
 
 with warnings.catch_warnings():  # it would like to plot
@@ -64,7 +65,10 @@ def evolve(
         if file and len(at.curve) % settings.checkpoint_every == 0:
             at.chance = np.random.get_state()
             _save(file, at)
+            _note(file.parent, at.curve)
             tell(f"generation {len(at.curve)}: {at.curve[-1]:.3f} right")
+    if folder:
+        _note(folder, at.curve)
     return np.asarray(at.search.result.xfavorite), at.curve
 
 
@@ -100,6 +104,11 @@ def _begun(
         options["CMA_stds"] = steps
     search = cma.CMAEvolutionStrategy(np.zeros(arena.size), settings.sigma, options)
     return Evolved(job, search, np.random.get_state())
+
+
+def _note(folder: Path, curve: Sequence[float]) -> None:
+    generations = (Generation(number=n, right=right) for n, right in enumerate(curve, start=1))
+    Records(folder).evolved(tuple(generations))
 
 
 def _save(file: Path, at: Evolved) -> None:

@@ -9,12 +9,12 @@ from podium.policy.head import load_head
 from podium_lab.train.config import Job
 from podium_lab.train.environment import Score
 from podium_lab.train.errors import TrainingError
-from podium_lab.train.records import Look, Records
+from podium_lab.train.records import Ended, Look, Records
 from podium_lab.train.trinity.episodes import Episode
 from podium_lab.train.trinity.gathering import gather, served, settings_of
+from podium_lab.train.trinity.results import COMPARISON
 from podium_lab.train.watch import summed
 
-COMPARISON = "comparison.json"
 LOOK = "trinity"
 """Under which name a look at the sealed test part is noted."""
 Tell = Callable[[str], None]
@@ -60,7 +60,9 @@ def evolve_head(
         f"The head is {file}. To serve it: podium config set coordinator {file}",
         'and then: podium ask --strategy trinity "…"',
     ]
+    ended = Ended(iterations=settings_of(job).generations)
     if opened:
+        records.end(ended)
         return "\n".join((f"The head was not tried again: {opened}", *lines))
     played = anyio.run(served, job, environment, settings, load_head(file))
     # Noted before anything is shown.
@@ -73,6 +75,7 @@ def evolve_head(
         kept = found.model_dump_json(indent=1)
         (job.folder / COMPARISON).write_text(kept, encoding="utf-8")
         told = f"{found.table}\n\n{told}"
+    records.end(ended)
     return "\n".join((told, *lines))
 
 

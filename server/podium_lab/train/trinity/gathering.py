@@ -22,6 +22,7 @@ from podium_lab.train.errors import TrainingError
 from podium_lab.train.items import Item, balanced, fingerprint, in_part
 from podium_lab.train.judging import JudgeError
 from podium_lab.train.opening import Ground, load_items, open_ground
+from podium_lab.train.records import Records
 from podium_lab.train.simulated import Simulation
 from podium_lab.train.trinity.config import Evolution
 from podium_lab.train.trinity.episodes import Episode, Episodes, asking
@@ -100,6 +101,9 @@ async def gather(
     """
     train, test = chosen(job)
     async with open_ground(job, environment, settings) as ground:
+        records = Records(job.folder)
+        records.begin(job, ground.items, ground.label, kind="trinity")
+        records.reopen()
         table = await _table(job, (*train, *test), ground, tell)
         label = ground.label
     async with open_states(job, environment, settings) as states:

@@ -6,6 +6,8 @@ from typing import Literal, get_args
 
 from podium_workers.worker import Frozen
 
+COMPARISON = "comparison.json"
+"""File of a job's folder that a comparison is kept in."""
 Method = Literal[
     "evolved", "evolved with scales", "SFT on the whole table", "SFT on the best worker",
     "REINFORCE", "random search", "best single worker",
