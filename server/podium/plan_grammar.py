@@ -1,10 +1,10 @@
-"""The grammar that holds decoding of the three lists, in the GBNF notation.
+"""Grammars that hold decoding of a plan, one for each of its forms, in the GBNF notation.
 
 vLLM's and llama.cpp's decoders both take it. What it cannot say is left to the parser, which reads
 every plan after decoding all the same.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 SHORTEST_SUBTASK = 8
 LONGEST_SUBTASK = 300
@@ -28,17 +28,57 @@ def lists_grammar(
     fewest = 0 if may_accept else 1
     lengths = range(fewest, max_steps + 1)
     branches = " | ".join(f"lists-{length}" for length in lengths)
-    letters = f"{{{SHORTEST_SUBTASK},{LONGEST_SUBTASK}}}" if counted else "+"
     rules = [
         f"root ::= opening ({branches})",
         *(_lists(length, may_accept=may_accept) for length in lengths),
         "worker ::= " + _one_of([str(number) for number in range(workers)]),
-        f'subtask ::= "\\"" letter{letters} "\\""',
+        _subtask(counted=counted),
         *_access_rules(max_steps, may_accept=may_accept),
         _opening(prose),
         _LETTER,
     ]
     return "\n".join(rules) + "\n"
+
+
+def json_grammar(
+    workers: Sequence[str], *, max_steps: int, may_accept: bool = False, counted: bool = True
+) -> str:
+    """A grammar for the JSON form on one line, as `plan_text.render_json` writes it.
+
+    For decoders that take no schema, or none with spaces fixed; it says what `plan_schema` says by
+    position. Steps name *workers*; the rest is as in `lists_grammar`.
+    """
+    fewest = 0 if may_accept else 1
+    lengths = range(fewest, max_steps + 1)
+    rules = [
+        'root ::= "{\\"steps\\": [" (' + " | ".join(f"steps-{n}" for n in lengths) + ")",
+        *(f"steps-{n} ::= {_joined(f'step-{place}' for place in range(n))}" for n in lengths),
+        *(_step(number, may_accept=may_accept) for number in range(max_steps)),
+        "worker ::= " + _one_of([f'\\"{name}\\"' for name in sorted(workers)]),
+        _subtask(counted=counted),
+        *_access_rules(max_steps, may_accept=may_accept),
+        _LETTER,
+    ]
+    return "\n".join(rules) + "\n"
+
+
+def _joined(steps: Iterable[str]) -> str:
+    return ' ", " '.join(steps) + ' "]}"'
+
+
+def _step(number: int, *, may_accept: bool) -> str:
+    """The rule for the step at a place."""
+    parts = (
+        '"{\\"subtask\\": "', "subtask",
+        '", \\"worker\\": "', "worker",
+        '", \\"access\\": "', _access_name(number, may_accept=may_accept), '"}"',
+    )  # fmt: skip
+    return f"step-{number} ::= " + " ".join(parts)
+
+
+def _subtask(*, counted: bool) -> str:
+    letters = f"{{{SHORTEST_SUBTASK},{LONGEST_SUBTASK}}}" if counted else "+"
+    return f'subtask ::= "\\"" letter{letters} "\\""'
 
 
 def _opening(prose: int) -> str:

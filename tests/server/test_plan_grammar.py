@@ -1,4 +1,4 @@
-"""The grammar of the three lists, held against the parser that reads what it lets through."""
+"""The grammars of both forms, held against the parser that reads what they let through."""
 
 import re
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ from tests.recorded_call import RecordedCall
 
 from podium.errors import PlanError
 from podium.plan import Access, Plan, Step
-from podium.plan_grammar import LONGEST_SUBTASK, SHORTEST_SUBTASK, lists_grammar
-from podium.plan_text import parse_plan, plan_schema, render_lists
+from podium.plan_grammar import LONGEST_SUBTASK, SHORTEST_SUBTASK, json_grammar, lists_grammar
+from podium.plan_text import parse_plan, plan_schema, render_json, render_lists
 from podium.policy import State
 from podium.policy.conductor import PROMPTED_PROSE, Conductor
 from podium.trace import RunRequest
@@ -55,6 +55,8 @@ def pattern_of(grammar: str) -> re.Pattern[str]:
 
 GRAMMAR = pattern_of(lists_grammar(len(WORKERS), max_steps=5, prose=LONGEST_PROSE))
 AGAIN = pattern_of(lists_grammar(len(WORKERS), max_steps=5, may_accept=True, prose=LONGEST_PROSE))
+BY_JSON = pattern_of(json_grammar(WORKERS, max_steps=5))
+JSON_AGAIN = pattern_of(json_grammar(WORKERS, max_steps=5, may_accept=True))
 
 
 def lists(model_id: str, subtasks: str, access_list: str, *, prose: str = "") -> str:
@@ -95,6 +97,46 @@ def test_every_plan_can_be_written(plan: Plan) -> None:
     assert GRAMMAR.fullmatch(text)
     assert GRAMMAR.fullmatch(f"One could ask model 0 first [as in 1].\n\n{text}")
     assert parse_plan(text, WORKERS) == plan
+
+
+@settings(steady)
+@given(plans())
+def test_every_plan_can_be_written_as_json(plan: Plan) -> None:
+    text = render_json(plan)
+
+    assert BY_JSON.fullmatch(text)
+    assert parse_plan(text, WORKERS) == plan
+
+
+def step(worker: str = "ann", subtask: str = "Solve it all.", access: str = "[]") -> str:
+    return f'{{"subtask": "{subtask}", "worker": "{worker}", "access": {access}}}'
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        "",
+        step("dee"),
+        step(subtask="Do it."),
+        step(subtask="x" * (LONGEST_SUBTASK + 1)),
+        step(access="[0]"),
+        step(access='"all"'),
+        f"{step()}, {step(access='[1]')}",
+        ", ".join([step()] * 6),
+        f"{step()},{step()}",
+        f"{step()}, ",
+    ],
+)
+def test_what_is_no_json_plan_cannot_be_written(steps: str) -> None:
+    assert not BY_JSON.fullmatch(f'{{"steps": [{steps}]}}')
+
+
+def test_a_later_round_may_accept_as_json() -> None:
+    accepted, reading = '{"steps": []}', f'{{"steps": [{step(access=chr(34) + "all" + chr(34))}]}}'
+
+    assert JSON_AGAIN.fullmatch(accepted)
+    assert JSON_AGAIN.fullmatch(reading)
+    assert parse_plan(accepted, WORKERS, may_accept=True) is None
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,8 @@ class Grpo(Frozen):
     held: bool = False
     """Whether decoding is held to the grammar of plans, so that only content is learned."""
     prose: int = Field(default=TRAINED_PROSE, ge=0, le=MOST_PROSE)
-    """Characters of reasoning that held decoding allows before the plan; the server's number."""
+    """Characters of reasoning that held decoding allows before the lists; the server's number. JSON
+    has none before it."""
     batch: int = Field(default=4, ge=1)
     """Rollouts that one device takes at once in the backward pass."""
     vllm: Literal["off", "colocate", "server"] = "off"
@@ -232,14 +233,10 @@ class Job(Frozen):
                 'workers.shown.shuffled needs asked.shows = "cards": where workers are mere '
                 "numbers, a number has to stay the same worker"
             )
-        if self.grpo.held and self.asked.form != "lists":
-            raise ValueError(
-                'grpo.held needs asked.form = "lists": its grammar is that of the lists'
-            )
         if self.grpo.held and self.grpo.vllm != "off" and self.workers.shown.fewest is not None:
             raise ValueError(
                 "grpo.held: with grpo.vllm one grammar counts for all questions, so that all must "
-                "show as many workers; take out workers.shown.fewest, or set grpo.held = false"
+                "show the same workers; take out workers.shown.fewest, or set grpo.held = false"
             )
         if self.workers.shown.fewest is not None and self.asked.shows == "ordinals":
             raise ValueError(

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from podium.plan import Plan, Step
-from podium.plan_grammar import lists_grammar
-from podium.plan_text import parse_plan, render_lists
+from podium.plan_grammar import json_grammar, lists_grammar
+from podium.plan_text import parse_plan, render_json, render_lists
 from podium_lab.train.plan_regex import regex_of
 
 NAMES = ("a", "b", "c")
@@ -42,6 +42,13 @@ def test_a_plan_that_is_written_as_asked_is_let_through(plan: Plan, before: str)
 )
 def test_what_is_no_plan_is_not(text: str) -> None:
     assert PLANS.fullmatch(text) is None
+
+
+@pytest.mark.parametrize("plan", [ONE, THREE])
+def test_a_plan_in_json_is_let_through(plan: Plan) -> None:
+    pattern = re.compile(regex_of(json_grammar(NAMES, max_steps=3)))
+    assert pattern.fullmatch(render_json(plan))
+    assert not pattern.fullmatch(render_json(plan).replace('"b"', '"d"'))
 
 
 def test_letters_that_are_not_counted_let_every_plan_through() -> None:

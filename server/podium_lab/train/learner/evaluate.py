@@ -50,8 +50,8 @@ class Looker:
         texts: list[str] = []
         for start in range(0, len(drawn), BATCH):
             part = drawn[start : start + BATCH]
-            counts = [len(draw.workers) for draw in part]
-            held = self.grammars and self.grammars.processors(counts, later=later)
+            teams = [draw.workers for draw in part]
+            held = self.grammars and self.grammars.processors(teams, later=later)
             _, ids = generate(
                 model, self.tokenizer, prompts[start : start + BATCH],
                 self._settings(temperature), held,

@@ -80,7 +80,7 @@ def _vllm(ground: Ground) -> dict[str, Any]:
     job, grpo = ground.job, ground.job.grpo
     if grpo.vllm == "off":
         return {}
-    text = grammar_text(job, len(ground.pool.names)) if grpo.held else ""
+    text = grammar_text(job, ground.pool.names) if grpo.held else ""
     return {
         "use_vllm": True,
         "vllm_mode": grpo.vllm,
@@ -133,7 +133,7 @@ def _rollouts(reward: PlanReward, drawn: Mapping[str, Draw], grammars: Grammars 
         return TwoRounds(reward, drawn, grammars)
     if grammars is None:
         return None
-    return HeldRollouts(grammars, {text: len(draw.workers) for text, draw in drawn.items()})
+    return HeldRollouts(grammars, {text: draw.workers for text, draw in drawn.items()})
 
 
 def score_completions_only() -> None:

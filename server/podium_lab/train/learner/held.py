@@ -14,21 +14,24 @@ from transformers import LogitsProcessorList
 from trl.models.utils import unwrap_model_for_generation
 from xgrammar.contrib.hf import LogitsProcessor
 
-from podium.plan_grammar import lists_grammar
+from podium.plan_grammar import json_grammar, lists_grammar
 from podium_lab.train.config import Job
 from podium_lab.train.learner.sharing import write
 
 Generated = dict[str, Any]
+Team = tuple[str, ...]
+"""Names of the workers that a question shows."""
 
 
 @dataclass
 class Grammars:
-    """Compiled grammars for a model's tokens, by how many workers a plan may name, and whether it
-    is a later round's, which may accept as well."""
+    """Compiled grammars for a model's tokens: of first plans, and of those of later rounds, which
+    may accept as well."""
 
     job: Job
     info: xgrammar.TokenizerInfo
-    _compiled: dict[tuple[int, bool], xgrammar.CompiledGrammar] = field(default_factory=dict)
+    _compiled: dict[str, xgrammar.CompiledGrammar] = field(default_factory=dict)
+    """By their text: questions that show the same workers have the same one."""
 
     @classmethod
     def of(cls, job: Job, tokenizer: Any, vocabulary: int) -> "Grammars":
@@ -41,22 +44,21 @@ class Grammars:
             ),
         )
 
-    def of_workers(self, count: int, *, later: bool = False) -> xgrammar.CompiledGrammar:
-        """The grammar of plans for so many workers."""
-        key = (count, later)
-        if key not in self._compiled:
-            text = grammar_text(self.job, count, later=later)
-            self._compiled[key] = xgrammar.GrammarCompiler(self.info).compile_grammar(text)
-        return self._compiled[key]
+    def of_workers(self, workers: Team, *, later: bool = False) -> xgrammar.CompiledGrammar:
+        """The grammar of plans for these workers."""
+        text = grammar_text(self.job, workers, later=later)
+        if text not in self._compiled:
+            self._compiled[text] = xgrammar.GrammarCompiler(self.info).compile_grammar(text)
+        return self._compiled[text]
 
-    def processors(self, counts: Sequence[int], *, later: bool = False) -> LogitsProcessorList:
-        """What holds one batch, whose questions show so many workers each; used once."""
-        grammars = [self.of_workers(count, later=later) for count in counts]
+    def processors(self, teams: Sequence[Team], *, later: bool = False) -> LogitsProcessorList:
+        """What holds one batch, whose questions show these workers each; used once."""
+        grammars = [self.of_workers(team, later=later) for team in teams]
         return LogitsProcessorList([LogitsProcessor(grammars)])
 
-    def free(self, ids: Sequence[int], count: int, *, later: bool = False) -> list[int]:
+    def free(self, ids: Sequence[int], workers: Team, *, later: bool = False) -> list[int]:
         """1 for each token of a plan that the policy chose, 0 where its text was forced."""
-        matcher = xgrammar.GrammarMatcher(self.of_workers(count, later=later))
+        matcher = xgrammar.GrammarMatcher(self.of_workers(workers, later=later))
         marks: list[int] = []
         for token in ids:
             forced = matcher.is_terminated() or bool(matcher.find_jump_forward_string())
@@ -67,17 +69,16 @@ class Grammars:
         return marks
 
 
-def grammar_text(job: Job, workers: int, *, later: bool = False) -> str:
-    """The server's grammar of a plan for so many workers: the first one, or one that may accept.
+def grammar_text(job: Job, workers: Team, *, later: bool = False) -> str:
+    """The grammar of a plan for these workers: the first one, or one that may accept.
 
     Subtasks may be as long as `grpo.max_tokens` lets them be.
     """
+    most = job.asked.plan_steps
+    if job.asked.form == "json":
+        return json_grammar(workers, max_steps=most, may_accept=later, counted=False)
     return lists_grammar(
-        workers,
-        max_steps=job.asked.plan_steps,
-        may_accept=later,
-        prose=job.grpo.prose,
-        counted=False,
+        len(workers), max_steps=most, may_accept=later, prose=job.grpo.prose, counted=False
     )
 
 
@@ -86,13 +87,13 @@ class HeldRollouts:
     """Writes the plans of a batch for TRL, held to the grammar."""
 
     grammars: Grammars
-    shown: Mapping[str, int]
-    """How many workers a prompt shows, by its text."""
+    shown: Mapping[str, Team]
+    """The workers that a prompt shows, by its text."""
 
     def __call__(self, prompts: Sequence[Sequence[dict[str, str]]], trainer: Any) -> Generated:
         """One plan for each of *prompts*, as TRL's `rollout_func` wants them."""
-        counts = [self.shown[prompt[-1]["content"]] for prompt in prompts]
-        asked, written, marks = held(trainer, self.grammars, prompts, counts)
+        teams = [self.shown[prompt[-1]["content"]] for prompt in prompts]
+        asked, written, marks = held(trainer, self.grammars, prompts, teams)
         return {
             "prompt_ids": asked, "completion_ids": written, "logprobs": None, "env_mask": marks,
         }  # fmt: skip
@@ -102,7 +103,7 @@ def held(
     trainer: Any,
     grammars: Grammars,
     prompts: Sequence[Sequence[dict[str, str]]],
-    counts: Sequence[int],
+    teams: Sequence[Team],
     *,
     later: bool = False,
 ) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
@@ -116,10 +117,10 @@ def held(
     ):  # fmt: skip
         asked, written = generate(
             trainer.writes_with(model), trainer.processing_class, prompts,
-            trainer.generation_config, grammars.processors(counts, later=later),
+            trainer.generation_config, grammars.processors(teams, later=later),
         )  # fmt: skip
-    rows = zip(written, counts, strict=True)
-    return asked, written, [grammars.free(ids, count, later=later) for ids, count in rows]
+    rows = zip(written, teams, strict=True)
+    return asked, written, [grammars.free(ids, team, later=later) for ids, team in rows]
 
 
 def generate(

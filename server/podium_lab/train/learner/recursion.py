@@ -87,8 +87,8 @@ class TwoRounds:
     ) -> list[Row]:
         """What the policy writes; *each* is how many prompts in a row are the same."""
         if self.grammars is not None:
-            counts = [len(draw.workers) for draw in drawn]
-            rows = zip(*held(trainer, self.grammars, prompts, counts, later=later), strict=True)
+            teams = [draw.workers for draw in drawn]
+            rows = zip(*held(trainer, self.grammars, prompts, teams, later=later), strict=True)
             return [Row(asked, written, None, marks) for asked, written, marks in rows]
         self._hold_vllm(trainer, later=later)
         asked, *_ = trainer._tokenize_prompts([list(prompt) for prompt in prompts])
@@ -99,7 +99,7 @@ class TwoRounds:
         """Let vLLM know which round's grammar counts, where it is held to one."""
         job = self.reward.ground.job
         if job.grpo.held and trainer.use_vllm:
-            text = grammar_text(job, len(self.reward.ground.pool.names), later=later)
+            text = grammar_text(job, self.reward.ground.pool.names, later=later)
             trainer.vllm_generation.structured_outputs_regex = regex_of(text)
 
 

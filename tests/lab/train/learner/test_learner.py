@@ -4,12 +4,14 @@ import json
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from tests.lab.train.learner.conftest import Ran
 from transformers import AutoModelForCausalLM
 
+from podium_lab.train.config import Job
 from podium_lab.train.draws import Draw
 from podium_lab.train.learner.grpo import arguments, build
 from podium_lab.train.learner.held import Grammars
@@ -83,14 +85,35 @@ def test_only_what_a_plan_is_free_in_is_learned_when_held(found: Opened) -> None
     job = job.model_copy(update={"grpo": job.grpo.model_copy(update={"held": True, "prose": 0})})
     tokenizer = found.tokenizer
     plan = 'model_id = [1]\nsubtasks = ["Solve it and say it."]\naccess_list = [[]]'
-    ids = [*tokenizer(plan, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
-    marks = Grammars.of(job, tokenizer, len(tokenizer)).free(ids, 2)
-    assert len(marks) == len(ids)
-    free = "".join(tokenizer.decode([i]) for i, mark in zip(ids, marks, strict=True) if mark)
+    free = _free(tokenizer, job, plan, ("one", "other"))
     assert "1" in free
     assert "Solve it and say it." in free
     # Where the plan begins is free, since a mark may stand before it; how it goes on is not.
     assert not any(forced in free for forced in ("_id", "subtasks", "access", "list"))
+
+
+def test_of_a_name_only_what_tells_it_apart_is_learned(found: Opened) -> None:
+    job = found.ground.job
+    held = job.grpo.model_copy(update={"held": True})
+    by_json = job.asked.model_copy(update={"form": "json"})
+    job = job.model_copy(update={"grpo": held, "asked": by_json})
+    plan = '{"steps": [{"subtask": "Solve it.", "worker": "reckoner", "access": []}]}'
+    alone = _free(found.tokenizer, job, plan, ("reckoner",))
+    assert alone.startswith("Solve it.")
+    assert "r" not in alone
+    several = _free(found.tokenizer, job, plan, ("reckoner", "reader", "encyclopedia"))
+    assert several.startswith("Solve it.")
+    assert several != alone
+    assert not several.endswith("er")
+    assert not any(forced in several for forced in ("steps", "worker", "access"))
+
+
+def _free(tokenizer: Any, job: Job, plan: str, team: tuple[str, ...]) -> str:
+    """What of a plan that is held is learned."""
+    ids = [*tokenizer(plan, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
+    marks = Grammars.of(job, tokenizer, len(tokenizer)).free(ids, team)
+    assert len(marks) == len(ids)
+    return "".join(tokenizer.decode([i]) for i, mark in zip(ids, marks, strict=True) if mark)
 
 
 def test_vllm_is_held_by_one_expression_and_not_corrected(again: Again) -> None:
