@@ -45,8 +45,10 @@ class Evolving:
             SettingsError, TrainingError: that model cannot be used so.
         """
         from podium_lab.train.learner.models import find_base
+        from podium_lab.train.learner.quiet import quiet
         from podium_lab.train.learner.trinity_scales import ScaledArena, ScaledModel
 
+        quiet()
         model = ScaledModel(find_base(job.model.base, models_dir), gathered.table.views)
         model.write(job.folder)  # what cannot be served is told before hours of evolution
         return cls(job, gathered, ScaledArena(gathered.table, model, gathered.train))
