@@ -51,7 +51,6 @@ def test_paths_count_from_the_files_folder(tmp_path: Path) -> None:
         (PLAIN + "[grpo]\nbatch = 7\n", "batch: 7 does not divide the 256 rollouts"),
         (PLAIN + '[asked]\nteam = ["a"]\n', "asked: team: a training shows the workers"),
         (PLAIN + "[asked]\nprose = 0\n", r"asked: prose: a training has it from grpo\.prose"),
-        (PLAIN + '[asked]\nform = "json"\n[grpo]\nheld = true\n', 'needs asked.form = "lists"'),
         (PLAIN + '[grpo]\nheld = true\nvllm = "server"\n[workers.shown]\nfewest = 1\n',
          r"take out workers\.shown\.fewest"),
         (PLAIN + "[workers]\nmanifest = 'nothing'\n", "give one of manifest"),

@@ -213,6 +213,25 @@ def test_decoding_held_to_the_grammar_gives_readable_plans(finished: Ran, again:
     assert lesson.plan_tokens < 20, "forced text does not count"
 
 
+def test_plans_held_to_json_name_the_workers_that_are_shown(again: Again) -> None:
+    asked = {
+        "form": "json", "shows": "cards", "prompt": "brief", "max_steps": 1, "context_window": 1024,
+    }  # fmt: skip
+    ran = again(
+        asked=asked,
+        workers={"simulated": SKILLS, "shown": {"fewest": 1, "shuffled": True}, "parallel": 8},
+        grpo={"held": True, "iterations": 2, "questions": 4, "rollouts": 4, "max_tokens": 160},
+        validation_items=2,
+    )
+    ran.run()
+    rollouts = Records(ran.job.folder).rollouts()
+    read = [it for it in rollouts if it.valid]
+    # Its tokens are those of lists: a plan in JSON takes many, and some are cut off.
+    assert len(read) > len(rollouts) / 2, rollouts[0].problem
+    assert all(set(it.workers) <= set(it.shown) for it in read)
+    assert {len(it.shown) for it in rollouts} == {1, 2}
+
+
 def test_what_was_trained_is_exported_with_a_card(finished: Ran, tmp_path: Path) -> None:
     def no_merge(trained: Path, base: str, out: Path) -> None:
         raise AssertionError("all weights were trained")
