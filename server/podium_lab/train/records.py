@@ -138,6 +138,7 @@ class Records:
         Raises:
             TrainingError: it was begun with other settings or items; the text names one.
         """
+        self.see_kind(kind)
         begun = Begun(
             job=job,
             kind=kind,
@@ -150,13 +151,20 @@ class Records:
         else:
             self._whole(BEGUN, begun)
 
-    def _see_the_same(self, now: Begun) -> None:
-        before = self.begun()
-        if before.kind != now.kind:
+    def see_kind(self, kind: Kind) -> None:
+        """See that no job of another kind was begun in the folder.
+
+        Raises:
+            TrainingError: one was.
+        """
+        if (self.folder / BEGUN).exists() and (begun := self.begun().kind) != kind:
             raise TrainingError(
-                f"{self.folder}: a job of `podium train {before.kind}` was begun here; set another "
+                f"{self.folder}: a job of `podium train {begun}` was begun here; set another "
                 "`folder`."
             )
+
+    def _see_the_same(self, now: Begun) -> None:
+        before = self.begun()
         if before.data != now.data:
             raise TrainingError(
                 f"{self.folder}: this job was begun with other items; put the data back as it was, "

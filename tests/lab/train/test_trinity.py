@@ -309,6 +309,9 @@ async def test_the_records_of_an_evolution_say_how_far_it_is(tmp_path: Path):
         records.begin(other, items, "simulated", kind="trinity")
     with pytest.raises(TrainingError, match="a job of `podium train trinity` was begun here"):
         records.begin(made, items, "simulated")
+    with pytest.raises(TrainingError, match="set another `folder`"):
+        records.see_kind("grpo")
+    records.see_kind("trinity")
     with pytest.raises(TrainingError, match="a head was evolved here, no conductor trained"):
         records.conductor()
 

@@ -75,6 +75,7 @@ def run(job: Job, environment: Mapping[str, str], settings: Settings, tell: Tell
         TrainingError: the job is done, or cannot go on; what was saved is whole.
     """
     records = Records(job.folder)
+    records.see_kind("grpo")
     ended = records.ended()
     if ended is not None and not ended.stopped:
         raise TrainingError(
