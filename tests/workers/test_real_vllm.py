@@ -171,16 +171,20 @@ async def test_a_plan_as_json_is_held_to_its_schema(gpu: VllmWorker) -> None:
 
 async def test_plans_that_are_wanted_together_are_written_together(gpu: VllmWorker) -> None:
     replies: list[Reply] = []
+    seen = anyio.Event()
 
     async def ask(number: int) -> None:
         prompt = Prompt.of(f"{ASKED.messages[0].text} Count {number}.")
         replies.append(await gpu.reply(prompt, JSON, RecordedCall()))
+        while not seen.is_set():  # a busy machine may look only once they are written
+            replies.append(await gpu.reply(prompt, JSON, RecordedCall()))
 
     with anyio.fail_after(BOUND_S):
         async with anyio.create_task_group() as tasks:
             for number in range(4):
                 tasks.start_soon(ask, number)
             await until_running(gpu, least=2)
+            seen.set()
 
     assert all(parse_plan(reply.text, TEAM, max_steps=2) for reply in replies)
     # Their prompts begin alike, and that part was read before.
