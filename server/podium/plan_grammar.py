@@ -45,8 +45,8 @@ def json_grammar(
 ) -> str:
     """A grammar for the JSON form on one line, as `plan_text.render_json` writes it.
 
-    For decoders that take no schema, or none with spaces fixed; it says what `plan_schema` says by
-    position. Steps name *workers*; the rest is as in `lists_grammar`.
+    It says what `plan_schema` says by position, for training, where letters need not be counted.
+    Steps name *workers*; the rest is as in `lists_grammar`.
     """
     fewest = 0 if may_accept else 1
     lengths = range(fewest, max_steps + 1)
